@@ -1,0 +1,45 @@
+"""Rules for every test: no socket but loopback, no proxy, no telemetry; data by others comes from the shared folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of conformance data beside the checkout."""
+    if not SHARED.is_dir():
+        pytest.skip("the folder 'shared' with conformance data is not beside the checkout")
+    return SHARED
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Refuse every connection that is not to this machine."""
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def checked(address: object) -> None:
+        if isinstance(address, tuple) and str(address[0]) not in ("127.0.0.1", "::1", "localhost"):
+            raise AssertionError("a test tried to leave this machine")
+
+    def guarded(self: socket.socket, address: object) -> None:
+        checked(address)
+        connect(self, address)  # type: ignore[arg-type]
+
+    def guarded_ex(self: socket.socket, address: object) -> int:
+        checked(address)
+        return connect_ex(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded_ex)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    yield

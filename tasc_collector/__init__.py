@@ -1,0 +1,1 @@
+"""The P1 side: bounded, authorized, journaled observation of model servers. It deploys nothing."""

@@ -1,0 +1,68 @@
+"""The steady part of a token stream: frames that differ in their text only, read the short way.
+
+Rules:
+
+1. A frame is read in full by its dialect first. Only if the dialect says that another frame, equal but for its text,
+   would do nothing but add that text and one event, a slot is learned from it (``wire.slot``).
+2. The slot serves until the first chunk that does not fit; that chunk is read in full, and rule 1 begins again.
+3. A slot that served nothing was a waste: the next ones are learned at growing distances, so that a server that changes
+   something in each frame (a counter, a time) costs at most a few attempts.
+"""
+
+from __future__ import annotations
+
+from tasc_collector.canonical import JsonValue
+from tasc_collector.runtimes.dialects.base import DialectReader, OpenText
+from tasc_collector.wire.json import JsonLimits
+from tasc_collector.wire.slot import StringSlot, learn_slot
+from tasc_collector.wire.sse import SseDecoder
+
+_MAX_DISTANCE = 256
+
+
+class SteadyStream:
+    """Knows the slot of one stream, if it has one.
+
+    Args:
+        decoder: decoder of the stream.
+        reader: the dialect's reader, which says what may be left open.
+        limits: bounds of the JSON of a frame.
+    """
+
+    __slots__ = ("_decoder", "_distance", "_limits", "_reader", "_served", "_slot", "_wait", "open_text")
+
+    def __init__(self, decoder: SseDecoder, reader: DialectReader, limits: JsonLimits) -> None:
+        self._decoder, self._reader, self._limits = decoder, reader, limits
+        self._slot: StringSlot | None = None
+        self._served = False
+        self._distance = self._wait = 0
+        self.open_text: OpenText | None = None
+        """What each text of ``read`` is."""
+
+    def read(self, chunk: bytes) -> list[str] | None:
+        """The texts of the frames that end in this chunk, if all are steady; else None, and nothing was taken."""
+        if self._slot is None:
+            return None
+        texts = self._decoder.feed_slot(chunk, self._slot)
+        if texts is None:
+            self._slot = None
+            self._distance = 0 if self._served else min(2 * self._distance + 1, _MAX_DISTANCE)
+            self._wait = self._distance
+        else:
+            self._served = True
+        return texts
+
+    def learn(self, name: str, data: str, value: JsonValue) -> None:
+        """Look at the last frame that was read in full.
+
+        Args:
+            name: its event name.
+            data: its text.
+            value: what was read from it.
+        """
+        if self._wait:
+            self._wait -= 1
+            return
+        self.open_text = None if name else self._reader.open_text(value)
+        if self.open_text is not None:
+            self._slot, self._served = learn_slot(data, value, self.open_text.path, self._limits), False

@@ -1,0 +1,111 @@
+"""The short way through a token stream gives the answer that the long way gives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasc_collector.runtimes.answer import AnswerReader
+from tasc_collector.runtimes.dialects.base import DialectReader
+from tasc_collector.runtimes.profile import Framing, Route
+from tasc_collector.runtimes.registry import get_profile
+from tasc_collector.runtimes.result import Answer, Arrival
+
+PROFILE = get_profile("vllm", "0.26.0")
+
+
+def _frame(delta: dict[str, object], finish: str | None = None, **more: object) -> bytes:
+    value = {
+        "id": "c",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        **more,
+    }
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+
+
+END = (
+    _frame({}, "stop")
+    + b'data: {"model":"m","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\n'
+    + b"data: [DONE]\n\n"
+)
+
+
+def _read(chunks: list[bytes]) -> Answer:
+    reader = AnswerReader(PROFILE, Route.CHAT_COMPLETIONS, Framing.SSE, "m", keep_text=True)
+    place = 0
+    for chunk in chunks:
+        place += len(chunk)
+        reader.feed(chunk, Arrival(place, 3, 4))
+    return reader.finish(clean_end=True)
+
+
+def _read_in_full(chunks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Answer:
+    with monkeypatch.context() as patch:
+        patch.setattr("tasc_collector.runtimes.dialects.openai._ChoicesReader.open_text", DialectReader.open_text)
+        return _read(chunks)
+
+
+_pieces = st.one_of(
+    st.text(max_size=5).map(lambda text: _frame({"content": text})),
+    st.sampled_from(
+        [
+            _frame({"content": "tok"}),
+            _frame({"content": ""}),
+            _frame({"role": "assistant", "content": "x"}),
+            _frame({"reasoning_content": "think"}),
+            _frame({"reasoning_content": "more"}),
+            _frame({"reasoning": "r", "content": "c"}),
+            _frame({"tool_calls": [{"index": 0}]}),
+            _frame({"content": "y"}, logprobs=None),
+            b": ping\n\n",
+            _frame({"content": "z"}, usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}),
+            b'data: {"error":{"message":"no"}}\n\n',
+            b"data: [DONE]\n\n",
+            b"data: {}\n\n",
+            b"data: \xff\n\n",
+            _frame({}, "stop"),
+        ]
+    ),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_pieces, max_size=12), st.lists(st.integers(1, 900), max_size=5), st.booleans())
+def test_the_short_way_gives_the_same_answer(pieces: list[bytes], places: list[int], by_frame: bool) -> None:
+    stream = [_frame({"role": "assistant", "content": ""}), *pieces, END]
+    data = b"".join(stream)
+    cuts = [0, *sorted({place for place in places if place < len(data)}), len(data)]
+    chunks = stream if by_frame else [data[a:b] for a, b in pairwise(cuts)]
+    patch = pytest.MonkeyPatch()
+    assert _read(chunks) == _read_in_full(chunks, patch)
+
+
+def test_frames_that_differ_in_more_than_text_are_read_in_full() -> None:
+    frames = [_frame({"content": f"t{number}"}, created=number) for number in range(300)]
+    answer = _read([*frames, END])
+    assert (answer.outcome, len(answer.events), answer.text) == ("completed", 300, "".join(f"t{n}" for n in range(300)))
+
+
+def test_another_model_in_the_middle_of_a_steady_stream_is_seen() -> None:
+    frames = [_frame({"content": "a"}), _frame({"content": "b"}), _frame({"content": "c"}, model="other"), END]
+    assert _read(frames).reason == "model-mismatch"
+
+
+def test_uncertainty_of_a_burst_spans_to_the_read_before() -> None:
+    frames = [_frame({"content": word}) for word in ("a", "b", "c")]
+    answer = _read([frames[0], frames[1] + frames[2], END])
+    first = len(frames[0])
+    burst = first + len(frames[1]) + len(frames[2])
+    assert [(event.at_ns, event.uncertainty_ns, event.lag_ns) for event in answer.events] == [
+        (first, 3, 4),
+        (burst, burst - first, 4),
+        (burst, 3, 4),
+    ]
+    assert replace(answer, events=()).reason == "completed"

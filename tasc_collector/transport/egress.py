@@ -1,0 +1,133 @@
+"""Everything that a set of trust policies lets a collector reach, for firewalls. Pure.
+
+The list is what our own checks enforce; a firewall that is set from it is a second wall, not the first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_network
+
+from tasc_collector.contracts.network_extension import NetworkExtension
+from tasc_collector.contracts.trust_policy import CollectorTrustPolicy
+from tasc_collector.transport.addresses import ADDED, IANA_IPV4, IANA_IPV6, private_network
+from tasc_collector.transport.origins import HostKind, parse_origin
+
+
+class Reach(StrEnum):
+    """Which addresses an endpoint's name may have."""
+
+    LOOPBACK = "loopback"
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EgressRule:
+    """One host and port.
+
+    Args:
+        host: name or literal address.
+        port: TCP port.
+        reach: which addresses are taken.
+        cidrs: the networks, for ``private``; the address itself, for a literal; empty for a public name.
+        aliases: the endpoints that need it.
+    """
+
+    host: str
+    port: int
+    reach: Reach
+    cidrs: tuple[str, ...]
+    aliases: tuple[str, ...]
+
+
+def egress_of(studies: Iterable[tuple[CollectorTrustPolicy, NetworkExtension | None]]) -> tuple[EgressRule, ...]:
+    """Every host and port that the studies can reach, sorted and merged.
+
+    Args:
+        studies: each study's trust policy and network extension.
+
+    Raises:
+        InputError: an endpoint's origin is not one that may be reached.
+    """
+    found: dict[tuple[str, int, Reach, tuple[str, ...]], set[str]] = {}
+    for policy, extension in studies:
+        for endpoint in policy.endpoints:
+            opened = extension.endpoint(endpoint.alias) if extension is not None else None
+            cidrs = () if opened is None or opened.private_networks is None else opened.private_networks.cidrs
+            networks = tuple(network for cidr in cidrs if (network := private_network(cidr)) is not None)
+            origin = parse_origin(endpoint.origin, where=f"endpoint {endpoint.alias}", private_networks=networks)
+            if origin.kind is HostKind.LOOPBACK:
+                reach, cidrs = Reach.LOOPBACK, (_single(origin.host),)
+            elif networks:
+                reach = Reach.PRIVATE
+            else:
+                reach, cidrs = Reach.PUBLIC, () if origin.kind is HostKind.NAME else (_single(origin.host),)
+            found.setdefault((origin.host, origin.port, reach, cidrs), set()).add(endpoint.alias)
+    return tuple(sorted(EgressRule(*key, tuple(sorted(aliases))) for key, aliases in found.items()))
+
+
+def systemd_lines(rules: Sequence[EgressRule], resolved: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines for a systemd unit: everything is denied but these addresses.
+
+    Args:
+        rules: what may be reached.
+        resolved: addresses that public names have now; a name that is missing becomes a comment.
+    """
+    lines = ["[Service]", "IPAddressDeny=any"]
+    for rule in rules:
+        addresses = rule.cidrs or tuple(_single(address) for address in resolved.get(rule.host, ()))
+        if not addresses:
+            lines.append(f"# {rule.host}:{rule.port} is a public name; its addresses change: see them with --resolve")
+        lines.extend(f"IPAddressAllow={address}  # {rule.host}:{rule.port}" for address in addresses)
+    return lines
+
+
+def network_policy(rules: Sequence[EgressRule], *, name: str) -> str:
+    """A Kubernetes NetworkPolicy, as JSON (which YAML readers take): DNS, and exactly these networks and ports.
+
+    A public name becomes the whole internet minus every block that our own table refuses, on that name's port.
+
+    Args:
+        rules: what may be reached; loopback needs no rule.
+        name: name of the policy.
+    """
+    egress: list[dict[str, object]] = [{"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}]
+    for rule in rules:
+        if rule.reach is Reach.LOOPBACK:
+            continue
+        blocks: list[dict[str, object]] = [{"ipBlock": {"cidr": cidr}} for cidr in rule.cidrs]
+        if not blocks:
+            blocks = [
+                {"ipBlock": {"cidr": "0.0.0.0/0", "except": _outer(IANA_IPV4, 4)}},
+                {"ipBlock": {"cidr": "2000::/3", "except": _outer(IANA_IPV6, 6)}},
+            ]
+        egress.append({"to": blocks, "ports": [{"protocol": "TCP", "port": rule.port}]})
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name},
+        "spec": {"podSelector": {"matchLabels": {"app": name}}, "policyTypes": ["Egress"], "egress": egress},
+    }
+    return json.dumps(policy, indent=2)
+
+
+def _outer(table: Sequence[tuple[str, str]], version: int) -> list[str]:
+    """The blocks of a table that no other block of it covers, those outside 2000::/3 left out."""
+    networks = [ip_network(cidr) for cidr, _ in (*table, *ADDED) if ip_network(cidr).version == version]
+    if version == 6:
+        unicast = ip_network("2000::/3")
+        networks = [network for network in networks if network.subnet_of(unicast)]  # type: ignore[arg-type]  # both IPv6
+    outer = [
+        network
+        for network in networks
+        if not any(network != other and network.subnet_of(other) for other in networks)  # type: ignore[arg-type]  # same version
+    ]
+    return [str(network) for network in sorted(outer, key=lambda network: int(network.network_address))]
+
+
+def _single(address: str) -> str:
+    return f"{address}/128" if ":" in address else f"{address}/32"

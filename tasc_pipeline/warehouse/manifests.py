@@ -1,0 +1,196 @@
+"""What is published: every reader starts here, from signed manifests.
+
+A window's rows come from its own manifest where there is one, else from the compacted part of the highest generation
+that covers it. A compacted part whose window was published again with other bytes keeps counting for its other windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasc_collector.contracts.part_manifest import CompactedManifest, PartManifest
+from tasc_collector.contracts.signed import SignedRecord
+from tasc_collector.errors import TascError
+from tasc_collector.signing import PublicKey
+from tasc_collector.wire.records import read_record
+from tasc_pipeline.warehouse.errors import PartCorruptError
+from tasc_pipeline.warehouse.parquet import check_bytes, read_parquet
+from tasc_pipeline.warehouse.publish import MANIFEST, WINDOW_FOLDER, window_folder
+from tasc_pipeline.warehouse.schemas import TABLES, get_table
+
+COMPACTED = "compacted"
+PublicKeys = Mapping[str, PublicKey]
+"""Collector keys by key id."""
+
+_S = TypeVar("_S", bound=SignedRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One published part, and which of its windows do not count because they were published again since."""
+
+    path: Path
+    schema_id: str
+    rows: int
+    sha256: str
+    window_key: str | None
+    """Null for a compacted part."""
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """All manifests of one table."""
+
+    windows: Mapping[str, PartManifest]
+    compacted: tuple[tuple[Path, CompactedManifest], ...]
+    """With the folder of each, highest generation first."""
+
+    def sources(self, root: Path, table: str) -> tuple[Source, ...]:
+        """The parts that hold the table's rows, every window once; windows first, in order of their key."""
+        taken: set[str] = set()
+        groups: list[Source] = []
+        for folder, manifest in self.compacted:
+            covered = {item.window_key: item.sha256 for item in manifest.covers}
+            without = tuple(
+                sorted(key for key, sha256 in covered.items() if key in taken or not self._same(key, sha256))
+            )
+            taken.update(key for key in covered if key not in without)
+            if len(without) < len(covered):
+                groups += [
+                    Source(folder / part.file, manifest.schema_id, part.rows, part.sha256, None, without)
+                    for part in manifest.parts
+                ]
+        own = [
+            Source(window_folder(root, table, key) / part.file, manifest.schema_id, part.rows, part.sha256, key)
+            for key, manifest in sorted(self.windows.items())
+            if key not in taken
+            for part in manifest.parts
+        ]
+        return (*own, *groups)
+
+    def _same(self, window_key: str, sha256: str) -> bool:
+        own = self.windows.get(window_key)
+        return own is None or [part.sha256 for part in own.parts] == [sha256]
+
+
+def published(root: Path, table: str, *, keys: PublicKeys | None = None) -> Published:
+    """Read all manifests of a table.
+
+    Args:
+        root: the warehouse folder.
+        table: its name.
+        keys: collector keys; signatures are verified where given.
+
+    Raises:
+        PartCorruptError: a manifest is unreadable, of another table or window, or not signed by a known key.
+    """
+    folder = root / table
+    windows: dict[str, PartManifest] = {}
+    for path in _manifests(folder):
+        manifest = _read(PartManifest, path, keys)
+        if manifest.table != table or path.parent.name != f"{WINDOW_FOLDER}{manifest.window_key}":
+            raise _corrupt(path, "the manifest belongs to another folder")
+        windows[manifest.window_key] = manifest
+    return Published(windows, compacted_groups(root, table, keys=keys))
+
+
+def compacted_groups(
+    root: Path, table: str, *, keys: PublicKeys | None = None
+) -> tuple[tuple[Path, CompactedManifest], ...]:
+    """Manifests of a table's compacted parts with the folder of each, highest generation first."""
+    found = [(path.parent, _read(CompactedManifest, path, keys)) for path in _manifests(root / table / COMPACTED)]
+    return tuple(sorted(found, key=lambda item: -item[1].generation))
+
+
+def window_folders(root: Path, table: str) -> tuple[str, ...]:
+    """Windows that have a folder of their own in a table, from folder names alone."""
+    folder = root / table
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    return tuple(sorted(name.removeprefix(WINDOW_FOLDER) for name in names if name.startswith(WINDOW_FOLDER)))
+
+
+def window_keys(root: Path, table: str) -> tuple[str, ...]:
+    """All windows for which the table has been published, compacted or not."""
+    covered = {item.window_key for _, group in compacted_groups(root, table) for item in group.covers}
+    own = {path.parent.name.removeprefix(WINDOW_FOLDER) for path in _manifests(root / table)}
+    return tuple(sorted(own | covered))
+
+
+def read_window(root: Path, table: str, window_key: str, *, keys: PublicKeys | None = None) -> pa.Table:
+    """The published rows of one table and window, every byte verified.
+
+    Raises:
+        PartCorruptError: nothing is published for it, or a part is not what its manifest lists.
+    """
+    kind = get_table(table)
+    path = window_folder(root, table, window_key) / MANIFEST
+    if path.exists():
+        manifest = _read(PartManifest, path, keys)
+        held = [path.parent / part.file for part in manifest.parts]
+        if all(part.exists() for part in held):
+            parts = [
+                read_parquet(file, kind, sha256=part.sha256) for file, part in zip(held, manifest.parts, strict=True)
+            ]
+            return pa.concat_tables(parts) if parts else kind.empty()
+    for folder, group in published(root, table, keys=keys).compacted:
+        if any(item.window_key == window_key for item in group.covers):
+            parts = [read_parquet(folder / part.file, kind, sha256=part.sha256) for part in group.parts]
+            rows = pa.concat_tables(parts)
+            return rows.filter(pc.equal(rows.column("window_key"), window_key))
+    raise PartCorruptError(
+        "nothing is published for this window",
+        where=f"{table} of {window_key}",
+        way_out="materialize the window's assets first",
+    )
+
+
+def verify_parts(root: Path, *, keys: PublicKeys | None = None) -> int:
+    """Check every signature and every byte of every part that counts; returns how many parts were checked.
+
+    Raises:
+        PartCorruptError: names the first part or manifest that is not what was published.
+    """
+    checked = 0
+    for table in TABLES:
+        for source in published(root, table, keys=keys).sources(root, table):
+            check_bytes(source.path, source.sha256)
+            checked += 1
+    return checked
+
+
+def _manifests(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        for child in sorted(folder.iterdir()):
+            path = child / MANIFEST
+            if path.is_file():
+                yield path
+
+
+def _read(kind: type[_S], path: Path, keys: PublicKeys | None) -> _S:
+    try:
+        parsed = read_record(kind, path.read_bytes(), where=path.name)
+        if keys is not None:
+            key = keys.get(parsed.record.signature.authority_key_id)
+            if key is None:
+                raise _corrupt(path, "the manifest is signed by a key that is not known")
+            kind.check_signature(parsed, key, where=path.name)
+    except PartCorruptError:
+        raise
+    except (OSError, TascError):
+        raise _corrupt(path, "the manifest cannot be read or its signature does not hold") from None
+    return parsed.record
+
+
+def _corrupt(path: Path, what: str) -> PartCorruptError:
+    return PartCorruptError(
+        what,
+        where=f"{path.parent.parent.name}/{path.parent.name}",
+        way_out="materialize the window's assets again: everything here is derived from the journal",
+    )

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import dataclasses
+import random
+import shutil
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasc_collector.errors import InputError
+from tasc_collector.signing import SigningKey
+from tasc_pipeline.warehouse.database import build_views, connect
+from tasc_pipeline.warehouse.disk import Disk
+from tasc_pipeline.warehouse.errors import PartCorruptError, WarehouseError
+from tasc_pipeline.warehouse.manifests import published, read_window, verify_parts, window_keys
+from tasc_pipeline.warehouse.parquet import read_parquet
+from tasc_pipeline.warehouse.publish import publish
+from tasc_pipeline.warehouse.schemas import TRACES
+
+KEY = "w1.r01-0a1b2c3d"
+
+
+def test_publishing_the_same_rows_in_any_order_gives_the_same_bytes(house, make_rows) -> None:
+    rows = make_rows(cases=200)
+    first = house.publish_traces(KEY, rows)
+    before = first.read_bytes()
+    shuffled = rows[:]
+    random.Random(5).shuffle(shuffled)
+    house.clock.advance(hours=1)
+    second = house.publish_traces(KEY, shuffled)
+    assert second == first
+    assert second.read_bytes() == before
+    assert [path.name for path in first.parent.glob("part-*")] == [first.name]
+
+
+def test_a_part_is_sorted_zstd_checksummed_and_named_by_its_digest(house, make_rows) -> None:
+    path = house.publish_traces(KEY, list(reversed(make_rows(cases=5))))
+    table = pq.read_table(path, partitioning=None)
+    assert table.column("role").to_pylist() == ["candidate"] * 5 + ["champion"] * 5
+    assert table.column("case_id").to_pylist() == [f"case-{n:05d}" for n in range(5)] * 2
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    assert column.compression == "ZSTD"
+    manifest = published(house.root, "traces").windows[KEY]
+    assert manifest.parts[0].file == path.name == f"part-{manifest.parts[0].sha256[:8]}.parquet"
+    assert (manifest.parts[0].rows, manifest.parts[0].bytes) == (10, path.stat().st_size)
+    assert manifest.schema_id == "tasc-traces-v1"
+
+
+def test_what_is_read_equals_what_was_published(house, make_rows) -> None:
+    rows = make_rows(cases=4, failures=1)
+    house.publish_traces(KEY, rows)
+    keys = {house.signer.key_id: house.signer.key.public_key}
+    held = read_window(house.root, "traces", KEY, keys=keys)
+    expected = TRACES.from_rows(sorted(rows, key=lambda row: (row.role, row.profile_id, row.case_id)))
+    assert held.equals(expected)
+    assert window_keys(house.root, "traces") == (KEY,)
+
+
+def test_rows_of_another_window_or_table_are_refused(house, make_rows) -> None:
+    with pytest.raises(InputError, match="a row belongs to another window"):
+        house.publish_traces(KEY, make_rows("w2.r01-0a1b2c3d"))
+    with pytest.raises(InputError, match="rows are not those of tasc-attempts-v1"):
+        publish(house.root, "attempts", KEY, TRACES.from_rows(make_rows()), sign=house.signer, clock=house.clock)
+
+
+def test_every_one_of_400_bit_flips_is_detected(house, make_rows) -> None:
+    path = house.publish_traces(KEY, make_rows(cases=300))
+    sound, source, missed = path.read_bytes(), random.Random(7), 0
+    sha256 = published(house.root, "traces").windows[KEY].parts[0].sha256
+    for _ in range(400):
+        bit = source.randrange(len(sound) * 8)
+        damaged = bytearray(sound)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(damaged)
+        try:
+            read_parquet(path, TRACES, sha256=sha256)
+            missed += 1
+        except PartCorruptError:
+            pass
+    assert missed == 0
+    path.write_bytes(sound)
+    assert verify_parts(house.root) == 1
+
+
+def test_page_checksums_alone_never_let_wrong_values_through(house, make_rows) -> None:
+    path = house.publish_traces(KEY, make_rows(cases=300))
+    sound, source = path.read_bytes(), random.Random(8)
+    expected = read_parquet(path, TRACES)
+    footer = int.from_bytes(sound[-8:-4], "little") + 8
+    for _ in range(200):
+        bit = source.randrange(4 * 8, (len(sound) - footer) * 8)
+        damaged = bytearray(sound)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(damaged)
+        try:
+            assert read_parquet(path, TRACES).equals(expected)
+        except PartCorruptError:
+            continue
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "other-key", "edited", "moved"])
+def test_a_damaged_manifest_or_part_is_named_and_never_read(house, make_rows, damage: str) -> None:
+    path = house.publish_traces(KEY, make_rows())
+    keys = {house.signer.key_id: house.signer.key.public_key}
+    manifest = path.with_name("manifest.json")
+    if damage == "cut":
+        manifest.write_bytes(manifest.read_bytes()[:-20])
+    elif damage == "missing":
+        path.unlink()
+    elif damage == "other-key":
+        keys = {house.signer.key_id: SigningKey.generate().public_key}
+    elif damage == "edited":
+        manifest.write_bytes(manifest.read_bytes().replace(b'"rows":6', b'"rows":7'))
+    else:
+        shutil.copytree(path.parent, path.parent.with_name("window_key=w9.r01-00000000"))
+    with pytest.raises(PartCorruptError) as refused:
+        verify_parts(house.root, keys=keys)
+    assert "traces/window_key=" in str(refused.value)
+    assert "materialize the window's assets again" in str(refused.value)
+
+
+class Stopped(BaseException):
+    """The process ended here."""
+
+
+class MortalDisk(Disk):
+    """Ends the process before the n-th step."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def _step(self) -> None:
+        if self.left == 0:
+            raise Stopped
+        self.left -= 1
+
+    def create(self, path: Path) -> BinaryIO:
+        self._step()
+        return super().create(path)
+
+    def sync(self, file: BinaryIO) -> None:
+        self._step()
+        super().sync(file)
+
+    def sync_path(self, path: Path) -> None:
+        self._step()
+        super().sync_path(path)
+
+    def replace(self, source: Path, target: Path) -> None:
+        self._step()
+        super().replace(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        super().remove(path)
+
+
+def ttft(home: Path) -> list[tuple[float]]:
+    with connect(home) as session:
+        return session.execute("SELECT ttft_ms FROM traces WHERE role = 'champion' ORDER BY case_id").fetchall()
+
+
+def test_an_end_between_any_two_steps_leaves_old_or_new_and_heals(house, make_rows, tmp_path: Path) -> None:
+    rows = make_rows(cases=2)
+    house.publish_traces(KEY, rows)
+    house.build()
+    slower = [dataclasses.replace(row, ttft_ms=row.ttft_ms * 3) for row in rows]
+    old, new = [(100.0,), (101.0,)], [(300.0,), (303.0,)]
+    expected = TRACES.from_rows(sorted(slower, key=lambda row: row.role))
+    seen, steps = [], 0
+    while True:
+        home = tmp_path / f"copy-{steps}"
+        shutil.copytree(house.home, home)
+        disk = MortalDisk(steps)
+        try:
+            publish(
+                home / "warehouse",
+                "traces",
+                KEY,
+                TRACES.from_rows(slower),
+                sign=house.signer,
+                clock=house.clock,
+                disk=disk,
+            )
+            build_views(home, clock=house.clock, disk=disk)
+        except Stopped:
+            steps += 1
+            seen.append(ttft(home))
+            assert verify_parts(home / "warehouse") == 1
+            publish(home / "warehouse", "traces", KEY, TRACES.from_rows(slower), sign=house.signer, clock=house.clock)
+            assert read_window(home / "warehouse", "traces", KEY).equals(expected)
+            assert not list((home / "warehouse" / "traces").rglob(".tmp-*"))
+            continue
+        break
+    assert steps > 15
+    assert all(item in (old, new) for item in seen)
+    assert seen[0] == old
+    assert ttft(home) == new
+
+
+def test_a_full_disk_leaves_the_old_state_and_says_what_to_do(house, make_rows) -> None:
+    class FullDisk(Disk):
+        def sync(self, file: BinaryIO) -> None:
+            raise OSError(28, "No space left on device")
+
+    rows = make_rows()
+    house.publish_traces(KEY, rows)
+    house.build()
+    other = [dataclasses.replace(row, ttft_ms=1.0) for row in rows]
+    with pytest.raises(
+        WarehouseError, match=r"No space left on device.*what was published before still stands.*free space"
+    ):
+        publish(
+            house.root, "traces", KEY, TRACES.from_rows(other), sign=house.signer, clock=house.clock, disk=FullDisk()
+        )
+    assert ttft(house.home) == [(100.0,), (101.0,), (102.0,)]
+
+
+def test_a_replaced_part_stays_a_day_and_an_open_session_keeps_answering(house, make_rows) -> None:
+    rows = make_rows(cases=1)
+    old = house.publish_traces(KEY, rows)
+    house.build()
+    session = connect(house.home)
+    query = "SELECT ttft_ms FROM traces WHERE role = 'champion'"
+    assert session.execute(query).fetchall() == [(100.0,)]
+    new = house.publish_traces(KEY, [dataclasses.replace(row, ttft_ms=7.0) for row in rows])
+    house.build()
+    assert session.execute(query).fetchall() == [(100.0,)]
+    assert connect(house.home).execute(query).fetchall() == [(7.0,)]
+    house.clock.advance(hours=23, minutes=59)
+    house.build()
+    assert old.exists()
+    house.clock.advance(minutes=2)
+    house.build()
+    assert not old.exists()
+    assert new.exists()
+    assert connect(house.home).execute(query).fetchall() == [(7.0,)]
+
+
+def test_a_part_that_comes_back_is_not_deleted(house, make_rows) -> None:
+    rows = make_rows(cases=1)
+    first = house.publish_traces(KEY, rows)
+    house.publish_traces(KEY, [dataclasses.replace(row, ttft_ms=7.0) for row in rows])
+    assert house.publish_traces(KEY, rows) == first
+    house.clock.advance(hours=25)
+    house.build()
+    assert first.exists()
+    assert [path.name for path in first.parent.glob("part-*")] == [first.name]

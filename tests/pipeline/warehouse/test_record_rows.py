@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from tasc_collector.contracts.evidence import EvaluatorEvidence
+from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape
+from tasc_collector.contracts.operations import Notice
+from tasc_collector.contracts.signed import Signature
+from tasc_pipeline.warehouse import record_rows
+
+KEY = "w1.r01-0a1b2c3d"
+DIGEST = "sha256:" + "1" * 64
+SIGNATURE = Signature(authority_key_id="collector", signature="A" * 86)
+AT = "2026-11-29T12:00:00.000Z"
+
+
+def test_a_scrape_gives_one_row_per_metric_and_null_where_the_server_says_nothing() -> None:
+    scrape = MetricsScrape.from_value(
+        {
+            "version": "tasc-metrics-scrape-v1",
+            "windowKey": KEY,
+            "endpointAlias": "champion",
+            "endpointBindingDigest": DIGEST,
+            "phase": "during",
+            "scrapedAt": AT,
+            "tookNs": 2_500_000,
+            "values": [
+                {"metric": "requests-running", "labels": [], "value": 3.0},
+                {"metric": "kv-cache-usage", "labels": [["engine", "0"], ["model_name", "m"]], "value": None},
+            ],
+            "histograms": [],
+            "ignoredSamples": 0,
+            "nonFiniteSamples": 0,
+            "signature": SIGNATURE.to_json(),
+        }
+    ).record
+    rows = record_rows.metric_samples_table(KEY, [scrape]).to_pylist()
+    assert [(row["metric"], row["labels"], row["value"], row["took_ms"]) for row in rows] == [
+        ("requests-running", "", 3.0, 2.5),
+        ("kv-cache-usage", "engine=0,model_name=m", None, 2.5),
+    ]
+
+
+def test_a_snapshot_keeps_null_and_zero_apart_and_shows_no_path() -> None:
+    snapshot = DeviceSnapshotRecord(
+        window_key=KEY,
+        phase="before",
+        sampled_at=AT,
+        node_id="host-1",
+        signature=SIGNATURE,
+        snapshot={
+            "sampledAt": AT,
+            "accelerators": [
+                {
+                    "id": "GPU-1",
+                    "memoryUsedBytes": 0,
+                    "memoryTotalBytes": 80,
+                    "utilizationPct": None,
+                    "powerWatts": 61.5,
+                }
+            ],
+            "host": {
+                "memoryTotalBytes": 10,
+                "memoryAvailableBytes": 4,
+                "swapTotalBytes": None,
+                "cpuCount": 2,
+                "uptimeSeconds": 9.5,
+            },
+            "storage": [{"mount": "/home/somebody", "totalBytes": 7, "freeBytes": 6}],
+            "thermals": [{"label": "Tctl", "celsius": 41.0, "source": "cpu"}],
+            "capabilities": [],
+        },
+    )
+    rows = record_rows.device_samples_table(KEY, [snapshot]).to_pylist()
+    held = {(row["device_id"], row["metric"]): (row["value"], row["unit"]) for row in rows}
+    assert held["GPU-1", "memory_used"] == (0.0, "bytes")
+    assert held["GPU-1", "utilization"] == (None, "percent")
+    assert held["GPU-1", "power"] == (61.5, "watts")
+    assert held["host", "uptime"] == (9.5, "seconds")
+    assert held["volume-0", "free"] == (6.0, "bytes")
+    assert held["sensor-0", "temperature"] == (41.0, "celsius")
+    assert not any("somebody" in str(row) for row in rows)
+
+
+def test_evidence_keeps_its_trust_and_scores_their_ranges() -> None:
+    value = {
+        "version": "tasc-evaluator-evidence-v2",
+        "studyId": "study-1",
+        "protocolDigest": DIGEST,
+        "traceId": "trace-" + "a1" * 32,
+        "caseId": "case-1",
+        "replicateId": "replicate-" + "b2" * 32,
+        "profileId": "champion",
+        "split": "online",
+        "terminalOutputId": {"algorithm": "hmac-sha256", "keyId": "payload", "value": "0d" * 32},
+        "evaluator": {
+            "evaluatorId": "rubric-team",
+            "rubricVersion": "3",
+            "calibrationDigest": DIGEST,
+            "producer": {"kind": "deterministic", "producerId": "checker", "version": "1"},
+        },
+        "outcome": {
+            "kind": "scored",
+            "score": 0.75,
+            "range": {"minimum": 0, "maximum": 1},
+            "subscores": [{"id": "format", "score": 4.0, "range": {"minimum": 1.0, "maximum": 5.0}}],
+        },
+        "source": {"kind": "digest", "digest": DIGEST},
+        "producedAt": AT,
+        "keyId": "evaluator-1",
+        "signatureAlgorithm": "ed25519",
+        "signature": "A" * 86,
+    }
+    scored = EvaluatorEvidence.from_value(value).record
+    missing = EvaluatorEvidence.from_value(value | {"outcome": {"kind": "missing", "reasonCode": "no-answer"}}).record
+    rows = record_rows.evidence_table(KEY, [(scored, "trusted"), (missing, "unknown-key")]).to_pylist()
+    assert [(row["outcome"], row["score"], row["trust_status"], row["trusted"]) for row in rows] == [
+        ("scored", 0.75, "trusted", True),
+        ("missing", None, "unknown-key", False),
+    ]
+    scores = record_rows.reported_scores_table(KEY, [scored, missing]).to_pylist()
+    assert [(row["score_id"], row["score"], row["range_minimum"], row["range_maximum"]) for row in scores] == [
+        ("primary", 0.75, 0.0, 1.0),
+        ("format", 4.0, 1.0, 5.0),
+    ]
+
+
+def test_a_notice_names_a_window_and_nothing_else() -> None:
+    notice = Notice(kind="verdict-changed", study_id="study-1", window_key=KEY, before="no-worse", after="worse", at=AT)
+    (row,) = record_rows.notices_table(KEY, [notice]).to_pylist()
+    assert (row["kind"], row["before"], row["after"], row["noticed_at"].isoformat()) == (
+        "verdict-changed",
+        "no-worse",
+        "worse",
+        "2026-11-29T12:00:00+00:00",
+    )

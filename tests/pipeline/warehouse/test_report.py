@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tasc_pipeline.warehouse import charts, connect, record_rows
+from tasc_pipeline.warehouse.report import render_report
+from tasc_pipeline.warehouse.report_data import load
+from tasc_pipeline.warehouse.window_report import render_window
+from tests.support import sample_warehouse
+
+KEY = sample_warehouse.KEYS[1]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("state")
+    sample_warehouse.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rendered(home):
+    return render_window(home, sample_warehouse.assessment(KEY))
+
+
+def pictures(html: str) -> list[str]:
+    return re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
+
+
+def test_the_same_input_gives_the_same_bytes(home, rendered) -> None:
+    assert render_window(home, sample_warehouse.assessment(KEY)) == rendered
+
+
+def test_the_sentence_comes_first_with_a_word_and_a_symbol(rendered) -> None:
+    sentence = "vllm-0-33-0 is worse than vllm-0-26-0: TPOT 10 % higher"
+    assert rendered.html.index("✖ worse") < rendered.html.index(sentence) < rendered.html.index("<table>")
+    assert "**✖ worse** vllm-0-33-0 is worse than vllm-0-26-0" in rendered.markdown
+
+
+def test_every_figure_of_the_record_is_shown_with_interval_margin_and_verdict(rendered) -> None:
+    for cells in (
+        ("TTFT median ratio", "0.79", "0.76 to 0.83 (95 %)", "≤ 1.05", "no-worse", "76 / 20", "0.02"),
+        ("ITL median ratio (shown only)", "1.09", "1.07 to 1.12 (95 %)", "≤ 1.05", "worse", "76 / 20", "0.02"),
+        ("failure rate difference", "0.025", "-0.01 to 0.06 (95 %)", "≤ 0.05", "undecided", "78 / 20", "not available"),
+    ):
+        assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" in rendered.html
+        assert "| " + " | ".join(cells) + " |" in rendered.markdown
+
+
+def test_unknowns_reasons_imbalance_and_what_is_missing_are_said(rendered) -> None:
+    for text in (
+        "sent unknown",
+        "connect-failed",
+        "⚠ imbalanced",
+        "power draw: neither host reports it",
+        "159 of 160 planned",
+    ):
+        assert text in rendered.html
+        assert text in rendered.markdown
+
+
+def test_charts_are_small_wellformed_and_follow_the_page_in_light_and_dark(rendered) -> None:
+    held = pictures(rendered.html)
+    assert len(held) == 6
+    for svg in held:
+        root = ET.fromstring(svg)  # noqa: S314 - our own text
+        assert float(root.get("width").removesuffix("px")) in (340.0, 1060.0)
+        assert root.get("aria-label")
+        assert "currentColor" in svg
+        assert "#000000" not in svg
+        assert len(svg) < 60_000
+    assert len(rendered.markdown) < 200_000
+
+
+def test_profiles_differ_by_dash_and_mark_not_only_by_colour(home) -> None:
+    with connect(home) as session:
+        svg = charts.distribution(load(session, KEY).ttft, "TTFT (ms)")
+    dashes = set(re.findall(r"stroke-dasharray: ([^;\"]+)", svg))
+    assert len(dashes) == 1
+    assert svg.count("vllm-0-26-0 (champion)") == 1
+    assert svg.count("vllm-0-33-0 (candidate)") == 1
+
+
+def test_the_page_asks_nothing_of_anyone_and_escapes_what_it_shows(home) -> None:
+    report = sample_warehouse.assessment(KEY)
+    hostile = report.model_copy(update={"missing": ("<script>alert(1)</script> | `x` [y](z)",)})
+    with connect(home) as session:
+        rendered = render_report(hostile, load(session, KEY))
+    assert "<script" not in rendered.html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in rendered.html
+    assert "<script" not in rendered.markdown
+    assert "\\`x\\` \\[y\\](z)" in rendered.markdown
+    assert "default-src 'none'" in rendered.html
+    assert not re.search(r'(src|href)="(?!#)', rendered.html.replace("xlink:href", "link"))
+
+
+def test_charts_come_from_the_views(home) -> None:
+    with connect(home) as session:
+        data = load(session, KEY)
+        (median,) = session.execute(
+            "SELECT median(ttft_ms) FROM traces WHERE window_key = ? AND role = 'champion' AND status = 'success'",
+            [KEY],
+        ).fetchone()
+    champion, candidate = data.ttft
+    assert (champion.role, champion.count, champion.percentiles[50]) == ("champion", 79, median)
+    assert (candidate.role, candidate.count) == ("candidate", 77)
+    assert data.ratios["vllm-0-33-0", "ttft"].percentiles[50] < 1 < data.ratios["vllm-0-33-0", "tpot"].percentiles[50]
+    assert {series.label for series in data.strip} == {
+        "requests-running of champion",
+        "requests-running of candidate",
+        "utilization of host-1 gpu-0",
+        "utilization of host-1 gpu-1",
+    }
+
+
+def test_a_window_without_rows_still_has_a_report(house) -> None:
+    house.build()
+    rendered = render_window(house.home, sample_warehouse.assessment("empty.r01-00000000"))
+    assert "✖ worse" in rendered.html
+    assert "Over time" not in rendered.html
+
+
+def test_gates_and_decisions_rows_equal_the_record() -> None:
+    report = sample_warehouse.assessment(KEY)
+    gates = record_rows.gates_table(report).to_pylist()
+    assert [row["gate"] for row in gates] == [
+        "ttft-median-ratio",
+        "itl-median-ratio",
+        "tpot-median-ratio",
+        "e2e-median-ratio",
+        "failure-rate-difference",
+    ]
+    assert (gates[0]["actual"], gates[0]["interval_low"], gates[0]["threshold"], gates[0]["verdict"]) == (
+        0.79,
+        0.76,
+        1.05,
+        "no-worse",
+    )
+    (decision,) = record_rows.decisions_table(report).to_pylist()
+    assert (decision["result"], decision["coverage"]) == ("worse", 0.9625)
+    assert decision["report_digest"].hex() == report.digest.removeprefix("sha256:")

@@ -26,8 +26,7 @@ def host_profile(accelerators: Sequence[AcceleratorInfo] = (), *, docker_gpu: bo
             docker command on Linux with an accelerator. A container that cannot see its devices ends early and says
             so.
     """
-    system = _PLATFORMS.get(sys.platform, HostPlatform.LINUX)
-    arch = HostArch.ARM64 if platform.machine().lower() in _ARM else HostArch.X64
+    system, arch = host_platform(), host_arch()
     wsl = system is HostPlatform.LINUX and is_wsl()
     real = [item for item in accelerators if _computes(item)]
     if real:
@@ -49,6 +48,16 @@ def host_profile(accelerators: Sequence[AcceleratorInfo] = (), *, docker_gpu: bo
         docker_gpu=passes and system is not HostPlatform.DARWIN,
         device_count=len(same),
     )
+
+
+def host_platform() -> HostPlatform:
+    """This operating system's family."""
+    return _PLATFORMS.get(sys.platform, HostPlatform.LINUX)
+
+
+def host_arch() -> HostArch:
+    """This processor's architecture."""
+    return HostArch.ARM64 if platform.machine().lower() in _ARM else HostArch.X64
 
 
 def _computes(item: AcceleratorInfo) -> bool:

@@ -81,6 +81,9 @@ TOOL_MAX_BYTES: Final = 4 * 1024 * 1024
 SURVEY_BUDGET_MS: Final = 15_000
 """Longest time that all tools of one survey may take together."""
 
+READING_TIMEOUT_MS: Final = 5_000
+"""Longest look at disks or sensors; a vendor's probe gets the survey's budget on top, because it runs tools."""
+
 SYSFS_MAX_BYTES: Final = 64 * 1024
 """Most bytes of one file of /proc or /sys that are read; only the processor list of a large host comes near."""
 

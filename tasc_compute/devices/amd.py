@@ -26,6 +26,7 @@ from tasc_compute.codec import Json
 from tasc_compute.contracts import Accelerator, AcceleratorInfo, DeviceVendor
 from tasc_compute.devices import kfd
 from tasc_compute.devices.finding import FaultCategory, Finding, ProbeContext, ProbeFault, device_memory
+from tasc_compute.devices.runner import ToolAnswer
 from tasc_compute.devices.values import (
     MIB,
     celsius,
@@ -109,7 +110,7 @@ def _ask_amd_smi(context: ProbeContext) -> tuple[tuple[Card, ...], tuple[ProbeFa
     metric = context.tools.run(_AMD_SMI, "metric", "--json")
     cards = cards_of_amd_smi(noisy_json(static.output), noisy_json(metric.output))
     faults = ProbeFault.of_status(_AMD_SMI, metric.status)
-    return cards, faults or (() if cards else (ProbeFault(_AMD_SMI, FaultCategory.UNREADABLE),))
+    return cards, faults or (() if cards else _fault(_AMD_SMI, static))
 
 
 def _ask_rocm_smi(context: ProbeContext) -> tuple[tuple[Card, ...], tuple[ProbeFault, ...]]:
@@ -117,7 +118,12 @@ def _ask_rocm_smi(context: ProbeContext) -> tuple[tuple[Card, ...], tuple[ProbeF
     if not answer.answered:
         return (), ProbeFault.of_status(_ROCM_SMI, answer.status)
     cards = cards_of_rocm_smi(noisy_json(answer.output))
-    return cards, () if cards else (ProbeFault(_ROCM_SMI, FaultCategory.UNREADABLE),)
+    return cards, () if cards else _fault(_ROCM_SMI, answer)
+
+
+def _fault(tool: str, answer: ToolAnswer) -> tuple[ProbeFault, ...]:
+    """An answer without cards: a driver that is not loaded makes the tool fail, otherwise its output is broken."""
+    return (ProbeFault(tool, FaultCategory.DRIVER if answer.exit_code else FaultCategory.UNREADABLE),)
 
 
 def _list_of(value: Json) -> list[dict[str, Json]]:

@@ -1,22 +1,23 @@
 """Who else uses a device: what a lease cannot know, asked before a launch takes one.
 
 Compute processes count; a desktop that draws on a GPU does not. NVIDIA and AMD tell them; where a platform does not
-(WSL, Intel, Apple), none are known. Processes of our own engines are not foreign: engines on a device that shares
-memory with the host may stand side by side.
+(WSL, Intel, Apple), none are known. Processes of our own engines, in a group or a container of theirs, are not foreign:
+engines on a device that shares memory with the host may stand side by side.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from tasc_compute.contracts import DeviceId, ProcessReference
+from tasc_compute.contracts import DeviceId, DockerReference, ProcessReference
 from tasc_compute.devices.finding import DeviceUse
 from tasc_compute.devices.snapshot import accelerators, probe_context
-from tasc_compute.devices.values import MIB
+from tasc_compute.devices.values import MIB, read_small
 from tasc_compute.instances import InstanceStore
 from tasc_compute.reservations import ForeignUse
 
@@ -35,33 +36,57 @@ class ProbedDeviceFacts:
     Args:
         store: our instances, whose processes are not foreign.
         uses: the probe.
+        proc: the proc file system.
     """
 
-    def __init__(self, store: InstanceStore, uses: Callable[[], Sequence[DeviceUse]] = current_uses) -> None:
-        self._store, self._uses = store, uses
+    def __init__(
+        self,
+        store: InstanceStore,
+        uses: Callable[[], Sequence[DeviceUse]] = current_uses,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._store, self._uses, self._proc = store, uses, proc
 
     def foreign_uses(self, devices: Sequence[DeviceId]) -> Sequence[ForeignUse]:
         """Processes that use these devices now and are none of ours, each once per device."""
         wanted = [use for use in self._uses() if use.device in devices]
         if not wanted:
             return ()
-        ours, groups = self._ours()
+        ours = self._ours()
         found: dict[tuple[DeviceId, int], ForeignUse] = {}
         for use in wanted:
-            if use.pid not in ours and _group(use.pid) not in groups:
+            if not self._is_ours(use.pid, ours):
                 memory_mb = None if use.memory_bytes is None else use.memory_bytes // MIB
                 found[use.device, use.pid] = ForeignUse(use.device, use.pid, process_name(use.pid), memory_mb)
         return tuple(found.values())
 
-    def _ours(self) -> tuple[Collection[int], Collection[int]]:
-        """Pids and process groups of our engines; a group's number stays taken while a member lives."""
+    def _ours(self) -> _Ours:
         pids: set[int] = set()
         groups: set[int] = set()
+        containers: set[str] = set()
         for record in self._store.all()[0]:
             pids.update(self._store.members(record))
             if isinstance(record.ref, ProcessReference):
                 groups.add(record.ref.pid)
-        return pids, groups
+            elif isinstance(record.ref, DockerReference):
+                containers.add(record.ref.container)
+        return _Ours(frozenset(pids), frozenset(groups), frozenset(containers))
+
+    def _is_ours(self, pid: int, ours: _Ours) -> bool:
+        if pid in ours.pids or _group(pid) in ours.groups:
+            return True
+        # a container's processes are in a control group that is named after its full id
+        path = read_small(self._proc / str(pid) / "cgroup") or ""
+        return any(container in path for container in ours.containers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """What our engines run as; a group's number stays taken while a member lives."""
+
+    pids: frozenset[int]
+    groups: frozenset[int]
+    containers: frozenset[str]
 
 
 def process_name(pid: int) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 import psutil
 
-from tasc_compute.contracts import HostArch, HostInfo, HostPlatform
+from tasc_compute.contracts import HostInfo, HostPlatform
 from tasc_compute.devices.finding import HostMemory, ProbeContext
 from tasc_compute.devices.runner import Tools
 from tasc_compute.devices.values import read_small, size, text
@@ -121,11 +121,3 @@ def _swap_total() -> int | None:
             return int(psutil.swap_memory().total)
     except (OSError, psutil.Error, ValueError):
         return None
-
-
-_ARM: Final = frozenset({"arm64", "aarch64"})
-
-
-def host_arch() -> HostArch:
-    """This processor's architecture."""
-    return HostArch.ARM64 if platform.machine().lower() in _ARM else HostArch.X64

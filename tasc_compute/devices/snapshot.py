@@ -7,12 +7,12 @@ Rules:
 3. An id stands for one device; a second one of the same id is left out and said to be a fault.
 4. The processor is a device only where nothing else is.
 5. ``capabilities`` holds what at least one probe really answered.
-6. It takes no longer than the tool runner's budget and a fraction of a second, and it never raises.
+6. Every reading is bounded in time: tools by their runner and its budget, files by ``bounded``. A reading that fails
+   or breaks is a fault; a survey never raises because of one.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,22 +23,28 @@ from tasc_compute.contracts import (
     AcceleratorInfo,
     DeviceId,
     DeviceSnapshot,
-    HostPlatform,
     TelemetryField,
 )
 from tasc_compute.devices import amd, apple, intel, nvidia
+from tasc_compute.devices.bounded import bounded
 from tasc_compute.devices.cpu import cpu_device, cpu_times, utilization
 from tasc_compute.devices.finding import DeviceUse, FaultCategory, Finding, ProbeContext, ProbeFault
-from tasc_compute.devices.host import host_arch, host_info, host_memory
+from tasc_compute.devices.host import host_info, host_memory
 from tasc_compute.devices.runner import ToolRunner, Tools
 from tasc_compute.devices.storage import volumes
 from tasc_compute.devices.thermals import thermals
-from tasc_compute.limits import CPU_SAMPLE_MS
+from tasc_compute.host import host_arch, host_platform
+from tasc_compute.limits import CPU_SAMPLE_MS, READING_TIMEOUT_MS, SURVEY_BUDGET_MS
 from tasc_compute.state import format_time
 from tasc_compute.visibility import DevicePlace
 
-_PROBES: Final[tuple[Callable[[ProbeContext], Finding], ...]] = (nvidia.probe, amd.probe, intel.probe, apple.probe)
-_PLATFORMS: Final = {"darwin": HostPlatform.DARWIN, "win32": HostPlatform.WIN32}
+_PROBES: Final[Mapping[str, Callable[[ProbeContext], Finding]]] = {
+    "nvidia": nvidia.probe,
+    "amd": amd.probe,
+    "intel": intel.probe,
+    "apple": apple.probe,
+}
+_PROBE_TIMEOUT_MS: Final = SURVEY_BUDGET_MS + READING_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,13 @@ def survey(tools: Tools | None = None, *, clock: Clock | None = None, root: Path
     context = probe_context(tools, root)
     found = accelerators(context)
     host = host_info(context, now)
-    storage, sensors = volumes(context), thermals(root)
+    storage = bounded("storage", lambda: volumes(context), timeout_ms=_PROBE_TIMEOUT_MS)
+    sensors = bounded("thermals", lambda: thermals(root), timeout_ms=READING_TIMEOUT_MS)
+    faults = found.faults
+    if isinstance(storage, FaultCategory):
+        faults, storage = (*faults, ProbeFault("storage", storage)), ()
+    if isinstance(sensors, FaultCategory):
+        faults, sensors = (*faults, ProbeFault("thermals", sensors)), ()
     devices = found.accelerators
     if not devices:
         clock.sleep_ms(max(0.0, CPU_SAMPLE_MS - (clock.monotonic_ms() - started)))
@@ -98,19 +110,19 @@ def survey(tools: Tools | None = None, *, clock: Clock | None = None, root: Path
         thermals=sensors,
         capabilities=tuple(field for field in TelemetryField if answered[field]),
     )
-    return Survey(record, found.places, found.uses, found.faults)
+    return Survey(record, found.places, found.uses, faults)
 
 
 def probe_context(tools: Tools | None = None, root: Path = Path("/")) -> ProbeContext:
     """What the probes of this host work with."""
     tools = tools or ToolRunner()
-    system = _PLATFORMS.get(sys.platform, HostPlatform.LINUX)
+    system = host_platform()
     return ProbeContext(tools, root, system, host_arch(), host_memory(tools, root, system))
 
 
 def accelerators(context: ProbeContext) -> Finding:
     """What all vendors' probes found, by rules 1 to 3; the processor is not among them."""
-    findings = [probe(context) for probe in _PROBES]
+    findings = [_finding(name, probe, context) for name, probe in _PROBES.items()]
     kept: dict[DeviceId, AcceleratorInfo] = {}
     faults = [fault for finding in findings for fault in finding.faults]
     for device in sorted((d for f in findings for d in f.accelerators), key=lambda device: device.unified_memory):
@@ -121,6 +133,11 @@ def accelerators(context: ProbeContext) -> Finding:
     places = {device: place for finding in findings for device, place in finding.places.items()}
     uses = tuple(use for finding in findings for use in finding.uses)
     return Finding(tuple(kept.values()), places, uses, tuple(faults))
+
+
+def _finding(name: str, probe: Callable[[ProbeContext], Finding], context: ProbeContext) -> Finding:
+    found = bounded(name, lambda: probe(context), timeout_ms=_PROBE_TIMEOUT_MS)
+    return Finding(faults=(ProbeFault(name, found),)) if isinstance(found, FaultCategory) else found
 
 
 def memory_for_models(devices: Sequence[AcceleratorInfo]) -> int:

@@ -238,6 +238,11 @@ def test_rocm_smi_answers_where_amd_smi_prints_nonsense(tool, make_context) -> N
     assert finding.faults == (ProbeFault("amd-smi", FaultCategory.UNREADABLE),)
 
 
+def test_a_tool_without_its_driver_says_so(tool, make_context) -> None:
+    tool("amd-smi", {"static": "ERROR: driver not loaded\n", "metric": ""}, exit_codes={"static": 255})
+    assert amd.probe(make_context()).faults == (ProbeFault("amd-smi", FaultCategory.DRIVER),)
+
+
 def test_a_low_power_card_that_reports_nothing_is_a_fault_and_no_device(tool, make_context) -> None:
     tool("rocm-smi", {"--json": "WARNING: No JSON data to report\n"})
     finding = amd.probe(make_context())

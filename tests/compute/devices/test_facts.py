@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasc_compute.clock import SystemClock
-from tasc_compute.contracts import EngineId, EngineRuntimeKind, InstanceRecord, ProcessReference
+from tasc_compute.contracts import DockerReference, EngineId, EngineRuntimeKind, InstanceRecord, ProcessReference
 from tasc_compute.devices.facts import ProbedDeviceFacts, process_name
 from tasc_compute.devices.finding import DeviceUse
 from tasc_compute.instances import InstanceStore
@@ -71,6 +72,17 @@ def test_our_own_engine_is_not_foreign(store: InstanceStore, sleeper: subprocess
         store, lambda: [DeviceUse("GPU-1", sleeper.pid, GIB), DeviceUse("GPU-1", os.getppid(), GIB)]
     )
     assert [use.pid for use in facts.foreign_uses(["GPU-1"])] == [os.getppid()]
+
+
+def test_a_process_in_our_container_is_not_foreign(store: InstanceStore, tmp_path: Path) -> None:
+    container = "4f" * 32
+    with store.locked():
+        store.write(dataclasses.replace(record(1), runtime=EngineRuntimeKind.DOCKER, ref=DockerReference(container)))
+    gone = 2**22 + 1
+    (tmp_path / str(gone)).mkdir()
+    (tmp_path / str(gone) / "cgroup").write_text(f"0::/system.slice/docker-{container}.scope\n")
+    uses = [DeviceUse("GPU-1", gone, GIB), DeviceUse("GPU-1", gone + 1, GIB)]
+    assert [use.pid for use in ProbedDeviceFacts(store, lambda: uses, tmp_path).foreign_uses(["GPU-1"])] == [gone + 1]
 
 
 def test_this_hosts_probes_can_be_asked(store: InstanceStore) -> None:

@@ -199,7 +199,7 @@ def test_a_report_of_another_shape_has_no_cards(report: object) -> None:
     assert nvidia_cards.cards_of_nvml(report) == ()
 
 
-# --- with real processes; NVML cannot be loaded on the machines that run these tests, or the file is not there ---------
+# --- with real processes ----------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_run_without_a_sign_of_a_driver(make_context) -> None:

@@ -7,8 +7,11 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tasc_compute.codec import from_json, to_json
 from tasc_compute.contracts import Accelerator, AcceleratorInfo, DeviceSnapshot, DeviceVendor, TelemetryField
+from tasc_compute.devices import snapshot
 from tasc_compute.devices.finding import FaultCategory, ProbeFault
 from tasc_compute.devices.runner import ToolRunner
 from tasc_compute.devices.snapshot import memory_for_models, survey
@@ -48,9 +51,9 @@ def test_a_host_without_accelerators_is_its_processor(runner: ToolRunner, root: 
 
 
 def test_a_snapshot_survives_its_published_json(runner: ToolRunner, root: Path) -> None:
-    snapshot = survey(runner, root=root).snapshot
-    assert from_json(DeviceSnapshot, json.loads(json.dumps(to_json(snapshot)))) == snapshot
-    assert len(snapshot.sampled_at) == 24 and snapshot.sampled_at.endswith("Z")
+    found = survey(runner, root=root).snapshot
+    assert from_json(DeviceSnapshot, json.loads(json.dumps(to_json(found)))) == found
+    assert len(found.sampled_at) == 24 and found.sampled_at.endswith("Z")
 
 
 def test_vendors_stand_side_by_side_and_one_that_hangs_takes_nothing_from_the_others(
@@ -74,6 +77,18 @@ def test_vendors_stand_side_by_side_and_one_that_hangs_takes_nothing_from_the_ot
     assert ProbeFault("amd-smi", FaultCategory.TIMED_OUT) in found.faults
     assert TelemetryField.TEMPERATURE in found.snapshot.capabilities
     assert TelemetryField.MEMORY not in found.snapshot.capabilities, "zero bytes here mean that nobody could tell"
+
+
+def test_a_probe_that_breaks_is_a_fault_and_the_rest_is_told(
+    monkeypatch: pytest.MonkeyPatch, runner: ToolRunner, root: Path
+) -> None:
+    def broken(_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(snapshot, "_PROBES", {"amd": broken})
+    found = survey(runner, root=root)
+    assert found.faults == (ProbeFault("amd", FaultCategory.UNREADABLE),)
+    assert [item.id for item in found.snapshot.accelerators] == ["cpu:0"]
 
 
 def test_memory_that_several_devices_share_counts_once() -> None:

@@ -35,7 +35,10 @@ def _chunk(delta: dict[str, str], finish: str | None, *, spaced: bool, logprobs:
     if logprobs:
         choice["logprobs"] = None
     value = {
-        "id": "chatcmpl-8f3a2c9d7e1b4a6f", "object": "chat.completion.chunk", "created": 1_732_900_000, "model": MODEL,
+        "id": "chatcmpl-8f3a2c9d7e1b4a6f",
+        "object": "chat.completion.chunk",
+        "created": 1_732_900_000,
+        "model": MODEL,
         "choices": [{**choice, "finish_reason": finish}],
     }
     return json.dumps(value, ensure_ascii=spaced, separators=None if spaced else (",", ":")).encode()

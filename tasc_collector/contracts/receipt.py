@@ -1,4 +1,4 @@
-"""A capability receipt: what one server could do, proved by one observation and dated (``tasc-capability-receipt-v1``)."""
+"""``tasc-capability-receipt-v1``: what one server could do, proved by one observation and dated."""
 
 from __future__ import annotations
 

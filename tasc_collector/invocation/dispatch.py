@@ -85,7 +85,7 @@ async def dispatch(
     queued_ns: int | None = None,
     network: NetworkAccess = _SYSTEM,
     keep_text: bool = False,
-    on_read: Callable[[], None] | None = None,
+    on_read: Callable[[int], None] | None = None,
 ) -> InvocationOutcome:
     """Spend a prepared call.
 
@@ -95,7 +95,8 @@ async def dispatch(
         queued_ns: when the caller began to wait for this call's turn; now, where it did not.
         network: lookups and sockets.
         keep_text: keep the answer's text in ``answer.text``, for a check that it is nowhere else.
-        on_read: called after each read of a 200 answer's body, so that a canary can leave in its midst.
+        on_read: called after each read of a 200 answer's body with the number of events that carried output so far, so
+            that a canary can leave in its midst.
 
     Raises:
         NotAuthorized: the handle has no authority, or the admission ends too soon. Nothing was sent.
@@ -109,7 +110,7 @@ async def dispatch(
     )
     queued_ns = clock.now_ns() if queued_ns is None else queued_ns
     result = ExchangeResult()
-    intake = _Intake(authority, result, keep_text=keep_text)
+    intake = _Intake(authority, result, keep_text=keep_text, on_read=on_read)
     try:
         secret = _secret(authority)
     except SecretUnavailable:
@@ -133,7 +134,7 @@ async def dispatch(
         await exchange(
             request,
             lease=lease,
-            on_data=intake.data if on_read is None else _then(intake.data, on_read),
+            on_data=intake.data,
             clock=clock,
             network=network,
             queued_ns=queued_ns,
@@ -176,10 +177,12 @@ class _Hashed:
 class _Intake:
     """Takes the body of a 200 answer: into the reader, and into the keyed identities."""
 
-    __slots__ = ("_authority", "_body", "_keep_text", "_reader", "_text", "result")
+    __slots__ = ("_authority", "_body", "_keep_text", "_on_read", "_reader", "_text", "result")
 
-    def __init__(self, authority: Authority, result: ExchangeResult, *, keep_text: bool) -> None:
-        self._authority, self.result, self._keep_text = authority, result, keep_text
+    def __init__(
+        self, authority: Authority, result: ExchangeResult, *, keep_text: bool, on_read: Callable[[int], None] | None
+    ) -> None:
+        self._authority, self.result, self._keep_text, self._on_read = authority, result, keep_text, on_read
         self._reader: AnswerReader | None = None
         self._body, self._text = _Hashed(authority.payload_key), _Hashed(authority.payload_key)
 
@@ -188,6 +191,8 @@ class _Intake:
         reader = self._reader or self._open(arrival)
         self._body.take(body)
         reader.feed(body, arrival)
+        if self._on_read is not None:
+            self._on_read(reader.output_events)
 
     def _open(self, arrival: Arrival) -> AnswerReader:
         """Begin to read; no body byte can have come before the head's read, or else before the request."""
@@ -215,14 +220,6 @@ class _Intake:
         reader = self._reader or self._open(Arrival(0))
         answer = reader.finish(clean_end=result.clean_end)
         return answer, PayloadIdentities(self._body.finish(), self._text.finish())
-
-
-def _then(first: Callable[[bytes, Arrival], None], second: Callable[[], None]) -> Callable[[bytes, Arrival], None]:
-    def both(body: bytes, arrival: Arrival) -> None:
-        first(body, arrival)
-        second()
-
-    return both
 
 
 def _outcome(prepared: PreparedInvocation, authority: Authority, intake: _Intake) -> InvocationOutcome:

@@ -121,6 +121,11 @@ class AnswerReader:
         self._finished = False
 
     @property
+    def output_events(self) -> int:
+        """Events of the timeline so far."""
+        return len(self._state.events)
+
+    @property
     def decided(self) -> bool:
         """True once nothing that follows can change the outcome but a worse end of the transport."""
         return self._decided is not None

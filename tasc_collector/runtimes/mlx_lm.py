@@ -47,6 +47,7 @@ PROFILE = RuntimeProfile(
     port=8080,
     recognition=Recognition(sign=WireField("/health", "status", beside_models=True)),
     residency=ResidencyRule.LISTED,
+    resident_alias="default_model",
     capabilities={
         Capability.CHAT_COMPLETIONS: _SOURCE.conditional("The model needs a chat template.", _SERVER, MODEL),
         Capability.COMPLETIONS: _SOURCE.conditional("Depends on the model.", _SERVER, MODEL),

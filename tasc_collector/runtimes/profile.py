@@ -270,6 +270,7 @@ class RuntimeProfile:
         wire_base: for an operator's build, the (runtime, build) whose wire tables it borrows.
         recognition: by what a server of this runtime is recognised.
         residency: how a passive read shows that a call would be answered by the local model that is meant.
+        resident_alias: model id that always means the model the server was started with, if it has one.
     """
 
     runtime: str
@@ -289,6 +290,7 @@ class RuntimeProfile:
     wire_base: tuple[str, str] | None = None
     recognition: Recognition = field(default_factory=Recognition)
     residency: ResidencyRule | None = None
+    resident_alias: str | None = None
 
     @property
     def flags(self) -> DialectFlags:

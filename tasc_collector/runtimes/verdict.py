@@ -161,7 +161,7 @@ VERDICT_OF_FINISH: Mapping[FinishReason, AnswerReason] = {
 """What a finish reason makes of an answer that is otherwise whole."""
 
 
-class Verdict(Exception):  # noqa: N818  # a verdict ends the reading; it is not an error of this process
+class Verdict(Exception):  # a verdict ends the reading; it is not an error of this process
     """Ends the reading of one answer. It never leaves ``runtimes``: ``AnswerReader`` turns it into the outcome."""
 
     def __init__(self, reason: AnswerReason, wire_code: str | None = None) -> None:

@@ -24,16 +24,26 @@ def _recorded(name: str) -> list[dict[str, Any]]:  # Any: JSON
 
 
 BROKEN_SYNTAX = (
-    "bad_invalid_labels", "bad_metric_names", "bad_missing_equal", "bad_missing_or_extra_commas",
-    "bad_missing_or_wrong", "bad_missing_value", "bad_text_after_eof", "bad_timestamp", "bad_exemplar_timestamp",
-    "bad_value", "bad_clashing_names",
+    "bad_invalid_labels",
+    "bad_metric_names",
+    "bad_missing_equal",
+    "bad_missing_or_extra_commas",
+    "bad_missing_or_wrong",
+    "bad_missing_value",
+    "bad_text_after_eof",
+    "bad_timestamp",
+    "bad_exemplar_timestamp",
+    "bad_value",
+    "bad_clashing_names",
 )
 """Bad files of OpenMetrics that no reader can make sense of. The other bad ones break its rules about meaning or order,
 such as a counter that is NaN: those are what exporters really write, and a scrape must survive them."""
 CLASSIC = {
     "bad_invalid_labels_6",  # no space between labels and value
     "bad_missing_or_extra_commas_2",  # a comma after the last label
-    "bad_value_1", "bad_value_2", "bad_value_3",  # more white space than one blank
+    "bad_value_1",
+    "bad_value_2",
+    "bad_value_3",  # more white space than one blank
     "bad_clashing_names_2",  # a family whose name is another's with "_created"
 }
 """What classic text allows and OpenMetrics does not."""

@@ -67,7 +67,11 @@ def test_every_route_and_framing_is_answered_and_read(profile):
 
 
 C, T, R, N, G = (
-    Route.CHAT_COMPLETIONS, Route.COMPLETIONS, Route.RESPONSES, Route.NATIVE_CHAT, Route.NATIVE_GENERATE,
+    Route.CHAT_COMPLETIONS,
+    Route.COMPLETIONS,
+    Route.RESPONSES,
+    Route.NATIVE_CHAT,
+    Route.NATIVE_GENERATE,
 )
 SSE, JSON, NDJSON = Framing.SSE, Framing.JSON, Framing.NDJSON
 READ = (
@@ -141,7 +145,8 @@ READ = (
 
 
 @pytest.mark.parametrize(
-    ("row", "fault", "runtime", "route", "framing", "outcome", "reason"), READ,
+    ("row", "fault", "runtime", "route", "framing", "outcome", "reason"),
+    READ,
     ids=[f"{row}-{fault}-{runtime}-{route}-{framing}" for row, fault, runtime, route, framing, *_ in READ],
 )
 def test_a_fault_of_the_list_is_read_as_it_must_be(row, fault, runtime, route, framing, outcome, reason):
@@ -151,11 +156,16 @@ def test_a_fault_of_the_list_is_read_as_it_must_be(row, fault, runtime, route, f
     assert (answer.outcome, answer.reason) == (outcome, reason)
 
 
-@pytest.mark.parametrize(("fault", "runtime", "route", "flags"), [
-    ("usage-conflict", "vllm", C, {UsageFlag.CONFLICT}), ("usage-sum-wrong", "vllm", C, {UsageFlag.TOTAL_DIFFERS}),
-    ("usage-zeros-then-real", "lm-studio", C, set()), ("usage-every-chunk", "tensorrt-llm", C, set()),
-    ("usage-null-until-last", "tgi", C, set()),
-])
+@pytest.mark.parametrize(
+    ("fault", "runtime", "route", "flags"),
+    [
+        ("usage-conflict", "vllm", C, {UsageFlag.CONFLICT}),
+        ("usage-sum-wrong", "vllm", C, {UsageFlag.TOTAL_DIFFERS}),
+        ("usage-zeros-then-real", "lm-studio", C, set()),
+        ("usage-every-chunk", "tensorrt-llm", C, set()),
+        ("usage-null-until-last", "tgi", C, set()),
+    ],
+)
 def test_odd_usage_is_flagged_and_the_answer_stands(fault, runtime, route, flags):
     with ContractServer(runtime, behaviour=Behaviour(tokens=5, model=MODEL, fault=fault)) as server:
         answer = answer_of(server, runtime, route, stream=True).answer

@@ -22,20 +22,40 @@ from tasc_collector.runtimes.registry import get_profile, profiles
 
 each = pytest.mark.parametrize("profile", profiles(), ids=lambda profile: profile.runtime)
 STATES = {
-    "S": CapabilityState.SUPPORTED, "C": CapabilityState.CONDITIONAL, "U": CapabilityState.UNSUPPORTED,
-    "?": CapabilityState.UNKNOWN}
+    "S": CapabilityState.SUPPORTED,
+    "C": CapabilityState.CONDITIONAL,
+    "U": CapabilityState.UNSUPPORTED,
+    "?": CapabilityState.UNKNOWN,
+}
 RUNTIMES = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "tgi", "lm-studio", "mlx-lm")
 MATRIX = {
-    "chatCompletions": "CCCCCCCC", "completions": "SSSSC??C", "responses": "CCCCCUC?", "nativeChat": "????S?C?",
-    "nativeGenerate": "????SS??", "streaming": "SSSSSSSS", "finalUsage": "CCCCSSSC", "logprobs": "CCCCCC?C",
-    "structuredOutput": "CCCCCCCU", "tools": "CCCCCCCC", "cancellation": "SCCSSS?S", "modelDiscovery": "SSSSSSSS",
-    "liveness": "SCSSCS?S", "readiness": "?CC?????", "prometheusMetrics": "SCCCUS?U", "jsonMetrics": "UUCUUU?U",
+    "chatCompletions": "CCCCCCCC",
+    "completions": "SSSSC??C",
+    "responses": "CCCCCUC?",
+    "nativeChat": "????S?C?",
+    "nativeGenerate": "????SS??",
+    "streaming": "SSSSSSSS",
+    "finalUsage": "CCCCSSSC",
+    "logprobs": "CCCCCC?C",
+    "structuredOutput": "CCCCCCCU",
+    "tools": "CCCCCCCC",
+    "cancellation": "SCCSSS?S",
+    "modelDiscovery": "SSSSSSSS",
+    "liveness": "SCSSCS?S",
+    "readiness": "?CC?????",
+    "prometheusMetrics": "SCCCUS?U",
+    "jsonMetrics": "UUCUUU?U",
     "seedDeterminism": "CCCCCCCC",
 }
 BUILDS = {
-    "vllm": "0.26.0", "sglang": "0.5.16", "tensorrt-llm": "1.2.1", "llama.cpp": "b10156", "ollama": "0.32.5",
+    "vllm": "0.26.0",
+    "sglang": "0.5.16",
+    "tensorrt-llm": "1.2.1",
+    "llama.cpp": "b10156",
+    "ollama": "0.32.5",
     "tgi": "3.3.7",
-    "lm-studio": "0.4.1", "mlx-lm": "0.31.3",
+    "lm-studio": "0.4.1",
+    "mlx-lm": "0.31.3",
 }
 
 
@@ -83,8 +103,10 @@ def test_routes_and_capabilities_agree(profile):
         assert len(invocation.framings) == 2
         assert all(path.startswith("/") and "?" not in path for path in invocation.paths.values())
     for kind, capability in (
-        (ObservationKind.MODELS, Capability.MODEL_DISCOVERY), (ObservationKind.LIVENESS, Capability.LIVENESS),
-        (ObservationKind.READINESS, Capability.READINESS), (ObservationKind.PROMETHEUS, Capability.PROMETHEUS_METRICS),
+        (ObservationKind.MODELS, Capability.MODEL_DISCOVERY),
+        (ObservationKind.LIVENESS, Capability.LIVENESS),
+        (ObservationKind.READINESS, Capability.READINESS),
+        (ObservationKind.PROMETHEUS, Capability.PROMETHEUS_METRICS),
         (ObservationKind.JSON_METRICS, Capability.JSON_METRICS),
     ):
         assert (profile.observation(kind) is not None) is (profile.state(capability) in admitted), kind
@@ -102,8 +124,11 @@ def test_json_observations_have_an_allowlist(profile):
 def test_tiers_and_localities_are_those_of_the_matrix():
     assert {p.runtime for p in profiles() if p.locality is Locality.LOCAL_ONLY} == {"ollama", "lm-studio", "mlx-lm"}
     tiers = {p.runtime: p.tier for p in profiles()}
-    assert (
-        tiers["tgi"], tiers["lm-studio"], tiers["mlx-lm"]) == (Tier.LEGACY, Tier.APPROVED_INTERNAL, Tier.EXPERIMENTAL)
+    assert (tiers["tgi"], tiers["lm-studio"], tiers["mlx-lm"]) == (
+        Tier.LEGACY,
+        Tier.APPROVED_INTERNAL,
+        Tier.EXPERIMENTAL,
+    )
     others = set(BUILDS) - {"tgi", "lm-studio", "mlx-lm"}
     assert {tiers[name] for name in others} == {Tier.PRODUCTION_CANDIDATE}
 
@@ -183,7 +208,9 @@ def test_p11_a_model_list_is_never_liveness():
 def test_metric_names_are_those_of_the_pins():
     running = {p.runtime: p.metrics[CanonicalMetric.REQUESTS_RUNNING].names for p in profiles() if p.metrics}
     assert running == {
-        "vllm": ("vllm:num_requests_running",), "sglang": ("sglang:num_running_reqs",),
+        "vllm": ("vllm:num_requests_running",),
+        "sglang": ("sglang:num_running_reqs",),
         "tensorrt-llm": ("numActiveRequests",),
-        "llama.cpp": ("llamacpp:requests_processing",), "tgi": ("tgi_batch_current_size",),
+        "llama.cpp": ("llamacpp:requests_processing",),
+        "tgi": ("tgi_batch_current_size",),
     }

@@ -10,9 +10,12 @@ from tasc_collector.runtimes.profile import Capability, CapabilityState, Evidenc
 from tasc_collector.runtimes.registry import get_profile, operator_profile
 
 VALUE = {
-    "version": "tasc-build-profile-v1", "runtime": "vllm", "build": "0.33.0",
+    "version": "tasc-build-profile-v1",
+    "runtime": "vllm",
+    "build": "0.33.0",
     "wireBase": {"runtime": "vllm", "build": "0.26.0"},
-    "declaredBy": "operator-1", "createdAt": "2026-11-01T09:30:00.000Z",
+    "declaredBy": "operator-1",
+    "createdAt": "2026-11-01T09:30:00.000Z",
 }
 
 
@@ -42,11 +45,14 @@ def test_a_build_that_nobody_registered_is_refused_with_the_known_ones():
         get_profile("vllmm", "0.26.0")
 
 
-@pytest.mark.parametrize(("changes", "field"), [
-    ({"wireBase": {"runtime": "vllm", "build": "0.25.0"}}, "wireBase"),
-    ({"wireBase": {"runtime": "sglang", "build": "0.5.16"}}, "wireBase.runtime"),
-    ({"build": "0.26.0"}, "build"),
-])
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"wireBase": {"runtime": "vllm", "build": "0.25.0"}}, "wireBase"),
+        ({"wireBase": {"runtime": "sglang", "build": "0.5.16"}}, "wireBase.runtime"),
+        ({"build": "0.26.0"}, "build"),
+    ],
+)
 def test_a_build_file_needs_a_registered_base_of_its_own_runtime(changes, field):
     with pytest.raises(InputError) as refused:
         operator_profile(record(**changes))
@@ -54,10 +60,16 @@ def test_a_build_file_needs_a_registered_base_of_its_own_runtime(changes, field)
     assert refused.value.way_out
 
 
-@pytest.mark.parametrize(("changes", "field"), [
-    ({"runtime": "transformers"}, "runtime"), ({"extra": 1}, "extra"), ({"build": "0.33.0/../x"}, "build"),
-    ({"createdAt": "2026-11-01"}, "createdAt"), ({"declaredBy": ""}, "declaredBy"),
-])
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"runtime": "transformers"}, "runtime"),
+        ({"extra": 1}, "extra"),
+        ({"build": "0.33.0/../x"}, "build"),
+        ({"createdAt": "2026-11-01"}, "createdAt"),
+        ({"declaredBy": ""}, "declaredBy"),
+    ],
+)
 def test_a_build_file_is_strict(changes, field):
     with pytest.raises(InputError) as refused:
         record(**changes)

@@ -61,23 +61,34 @@ GOLDEN = {
     ("ollama", Route.CHAT_COMPLETIONS): (CHAT, *_openai("max_tokens", MESSAGES)),
     ("ollama", Route.COMPLETIONS): (TEXT, *_openai("max_tokens", PROMPT)),
     ("ollama", Route.RESPONSES): (PLAIN_TEXT, *_responses(store=False)),
-    ("ollama", Route.NATIVE_CHAT): (CHAT, *_both(
-        '{"messages":[{"content":" Say hello.\\n","role":"user"}],"model":"demo-1",' + OPTIONS + ',"stream":%s}')),
-    ("ollama", Route.NATIVE_GENERATE): (TEXT, *_both(
-        '{"model":"demo-1",' + OPTIONS + ',"prompt":" Say hello.\\n","stream":%s}')),
+    ("ollama", Route.NATIVE_CHAT): (
+        CHAT,
+        *_both(
+            '{"messages":[{"content":" Say hello.\\n","role":"user"}],"model":"demo-1",' + OPTIONS + ',"stream":%s}'
+        ),
+    ),
+    ("ollama", Route.NATIVE_GENERATE): (
+        TEXT,
+        *_both('{"model":"demo-1",' + OPTIONS + ',"prompt":" Say hello.\\n","stream":%s}'),
+    ),
     ("tgi", Route.CHAT_COMPLETIONS): (CHAT, *_openai("max_tokens", MESSAGES)),
     ("tgi", Route.NATIVE_GENERATE): (TEXT, *(('{"inputs":" Say hello.\\n",' + PARAMETERS + "}",) * 2)),
     ("lm-studio", Route.CHAT_COMPLETIONS): (CHAT, *_openai("max_tokens", MESSAGES)),
     ("lm-studio", Route.RESPONSES): (PLAIN_TEXT, *_responses(store=True)),
-    ("lm-studio", Route.NATIVE_CHAT): (PLAIN_CHAT, *_both(
-        '{"input":" Say hello.\\n","max_output_tokens":16,"model":"demo-1","store":false,"stream":%s' + SAMPLING)),
+    ("lm-studio", Route.NATIVE_CHAT): (
+        PLAIN_CHAT,
+        *_both(
+            '{"input":" Say hello.\\n","max_output_tokens":16,"model":"demo-1","store":false,"stream":%s' + SAMPLING
+        ),
+    ),
     ("mlx-lm", Route.CHAT_COMPLETIONS): (CHAT, *_openai("max_tokens", MESSAGES)),
     ("mlx-lm", Route.COMPLETIONS): (TEXT, *_openai("max_tokens", PROMPT)),
 }
 """(runtime, route) -> generation, whole body, streamed body."""
 PATHS = {
     Route.CHAT_COMPLETIONS: "/v1/chat/completions",
-    Route.COMPLETIONS: "/v1/completions", Route.RESPONSES: "/v1/responses",
+    Route.COMPLETIONS: "/v1/completions",
+    Route.RESPONSES: "/v1/responses",
 }
 
 
@@ -126,7 +137,11 @@ def test_q01_a_strict_server_gets_no_field_that_it_does_not_know():
     assert set(body_of("tensorrt-llm", Route.CHAT_COMPLETIONS, replace(CHAT, stream=True))) == known
     least = Generation("demo-1", 1, stream=False, messages=USER)
     assert set(body_of("tensorrt-llm", Route.CHAT_COMPLETIONS, least)) == known - {
-        "stream_options", "temperature", "top_p", "seed", "stop",
+        "stream_options",
+        "temperature",
+        "top_p",
+        "seed",
+        "stop",
     }
 
 
@@ -154,8 +169,11 @@ def test_q04_tgi_gets_one_cap_and_a_list_of_stops():
 def test_q05_nothing_is_stored_where_it_would_be():
     stored = {key for key in GOLDEN if body_of(*key, GOLDEN[key][0]).get("store") is False}
     assert stored == {
-        ("vllm", Route.RESPONSES), ("sglang", Route.RESPONSES), ("tensorrt-llm", Route.RESPONSES),
-        ("lm-studio", Route.RESPONSES), ("lm-studio", Route.NATIVE_CHAT),
+        ("vllm", Route.RESPONSES),
+        ("sglang", Route.RESPONSES),
+        ("tensorrt-llm", Route.RESPONSES),
+        ("lm-studio", Route.RESPONSES),
+        ("lm-studio", Route.NATIVE_CHAT),
     }
 
 
@@ -175,7 +193,10 @@ def test_q08_q09_and_q10_the_request_is_a_path_and_two_fixed_headers():
 def test_tgi_samples_only_with_a_temperature():
     greedy = body_of("tgi", Route.NATIVE_GENERATE, replace(PLAIN_TEXT, temperature=0.0, top_p=None))
     assert greedy["parameters"] == {
-        "details": True, "do_sample": False, "max_new_tokens": 16, "return_full_text": False,
+        "details": True,
+        "do_sample": False,
+        "max_new_tokens": 16,
+        "return_full_text": False,
     }
 
 
@@ -186,25 +207,31 @@ def test_lm_studio_takes_a_system_prompt_and_several_inputs():
     assert body["input"] == [{"type": "message", "content": "One."}, {"type": "message", "content": "Two."}]
 
 
-@pytest.mark.parametrize("messages", [
-    (Message(Role.SYSTEM, "Be brief."),),
-    (Message(Role.USER, "One."), Message(Role.ASSISTANT, "Yes?"), Message(Role.USER, "Two.")),
-])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (Message(Role.SYSTEM, "Be brief."),),
+        (Message(Role.USER, "One."), Message(Role.ASSISTANT, "Yes?"), Message(Role.USER, "Two.")),
+    ],
+)
 def test_lm_studio_refuses_what_it_has_no_place_for(messages):
     with pytest.raises(InputError) as refused:
         body_of("lm-studio", Route.NATIVE_CHAT, replace(PLAIN_CHAT, messages=messages))
     assert refused.value.field == "messages"
 
 
-@pytest.mark.parametrize(("runtime", "route", "generation", "field"), [
-    ("vllm", Route.RESPONSES, replace(PLAIN_TEXT, seed=7), "seed"),
-    ("ollama", Route.RESPONSES, replace(PLAIN_TEXT, stop=("END",)), "stop"),
-    ("lm-studio", Route.NATIVE_CHAT, CHAT, "seed"),
-    ("lm-studio", Route.NATIVE_CHAT, replace(PLAIN_CHAT, temperature=1.5), "temperature"),
-    ("vllm", Route.CHAT_COMPLETIONS, TEXT, "messages"),
-    ("vllm", Route.COMPLETIONS, CHAT, "prompt"),
-    ("vllm", Route.NATIVE_CHAT, CHAT, "route"),
-])
+@pytest.mark.parametrize(
+    ("runtime", "route", "generation", "field"),
+    [
+        ("vllm", Route.RESPONSES, replace(PLAIN_TEXT, seed=7), "seed"),
+        ("ollama", Route.RESPONSES, replace(PLAIN_TEXT, stop=("END",)), "stop"),
+        ("lm-studio", Route.NATIVE_CHAT, CHAT, "seed"),
+        ("lm-studio", Route.NATIVE_CHAT, replace(PLAIN_CHAT, temperature=1.5), "temperature"),
+        ("vllm", Route.CHAT_COMPLETIONS, TEXT, "messages"),
+        ("vllm", Route.COMPLETIONS, CHAT, "prompt"),
+        ("vllm", Route.NATIVE_CHAT, CHAT, "route"),
+    ],
+)
 def test_what_a_route_cannot_do_is_refused_with_a_way_out_and_without_the_prompt(runtime, route, generation, field):
     with pytest.raises(InputError) as refused:
         build_request(profile_of(runtime), route, generation)
@@ -213,13 +240,25 @@ def test_what_a_route_cannot_do_is_refused_with_a_way_out_and_without_the_prompt
     assert "Say hello" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("change", "field"), [
-    ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1_000_001}, "max_tokens"), ({"temperature": 2.1}, "temperature"),
-    ({"temperature": float("nan")}, "temperature"), ({"top_p": -0.1}, "top_p"), ({"model_id": ""}, "model_id"),
-    ({"stop": ("",)}, "stop"), ({"stop": ("a", "a")}, "stop"), ({"stop": tuple("abcdefghi")}, "stop"),
-    ({"messages": ()}, "messages"), ({"messages": None}, "messages"), ({"prompt": "x"}, "messages"),
-    ({"messages": (Message(Role.USER, ""),)}, "prompt"), ({"messages": (Message(Role.USER, "x" * 524_289),)}, "prompt"),
-])
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1_000_001}, "max_tokens"),
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_p": -0.1}, "top_p"),
+        ({"model_id": ""}, "model_id"),
+        ({"stop": ("",)}, "stop"),
+        ({"stop": ("a", "a")}, "stop"),
+        ({"stop": tuple("abcdefghi")}, "stop"),
+        ({"messages": ()}, "messages"),
+        ({"messages": None}, "messages"),
+        ({"prompt": "x"}, "messages"),
+        ({"messages": (Message(Role.USER, ""),)}, "prompt"),
+        ({"messages": (Message(Role.USER, "x" * 524_289),)}, "prompt"),
+    ],
+)
 def test_a_generation_out_of_bounds_is_refused(change, field):
     with pytest.raises(InputError) as refused:
         replace(CHAT, **change)

@@ -65,8 +65,10 @@ def test_t07_finish_reason_without_done_is_truncated_unless_the_profile_has_no_d
     assert reads("mlx-lm", CHAT, SSE, body).reason is AnswerReason.TERMINATOR_MISSING
     no_done = DialectFlags(has_done=False, usage_position=UsagePosition.FINISH)
     assert reads("mlx-lm", CHAT, SSE, body, flags=no_done).outcome is Outcome.COMPLETED
-    assert reads(
-        "mlx-lm", CHAT, SSE, sse(chunks.text("Hello")), flags=no_done).reason is AnswerReason.FINISH_REASON_MISSING
+    assert (
+        reads("mlx-lm", CHAT, SSE, sse(chunks.text("Hello")), flags=no_done).reason
+        is AnswerReason.FINISH_REASON_MISSING
+    )
 
 
 def test_t08_done_without_a_finish_reason_is_truncated(reads, chunks):
@@ -83,10 +85,15 @@ def test_t09_a_frame_after_done_is_a_violation(reads, chunks, after):
     assert unfinished.reason is AnswerReason.AFTER_TERMINATOR
 
 
-@pytest.mark.parametrize(("runtime", "route", "framing"), [
-    ("vllm", RESPONSES, SSE), ("lm-studio", NATIVE_CHAT, SSE), ("ollama", NATIVE_CHAT, Framing.NDJSON),
-    ("tgi", Route.NATIVE_GENERATE, SSE),
-])
+@pytest.mark.parametrize(
+    ("runtime", "route", "framing"),
+    [
+        ("vllm", RESPONSES, SSE),
+        ("lm-studio", NATIVE_CHAT, SSE),
+        ("ollama", NATIVE_CHAT, Framing.NDJSON),
+        ("tgi", Route.NATIVE_GENERATE, SSE),
+    ],
+)
 def test_t09_nothing_follows_the_last_frame_of_any_dialect(runtime, route, framing):
     item = one(runtime, route, framing)
     frames = item.body.splitlines(keepends=True)
@@ -170,7 +177,10 @@ def test_t19_text_under_the_json_media_type_is_a_violation(reads):
 def test_t20_json_for_a_stream_and_a_stream_for_json_are_refused(chunks):
     vllm = get_profile("vllm", "0.26.0")
     for asked, answered in (
-        (SSE, "application/json"), (JSON, "text/event-stream"), (SSE, "application/x-ndjson"), (SSE, None),
+        (SSE, "application/json"),
+        (JSON, "text/event-stream"),
+        (SSE, "application/x-ndjson"),
+        (SSE, None),
     ):
         reader = AnswerReader(vllm, CHAT, asked, MODEL)
         reader.head(status=200, content_type=answered)

@@ -24,8 +24,11 @@ def chat(chunks, finish):
 def response(status, usage=3, **more):
     text = [{"type": "output_text", "text": "Hello"}]
     return {
-        "model": MODEL, "status": status, "output": [{"type": "message", "content": text}],
-        "usage": {"input_tokens": 5, "output_tokens": usage, "total_tokens": 5 + usage}, **more,
+        "model": MODEL,
+        "status": status,
+        "output": [{"type": "message", "content": text}],
+        "usage": {"input_tokens": 5, "output_tokens": usage, "total_tokens": 5 + usage},
+        **more,
     }
 
 
@@ -38,14 +41,18 @@ def ended(name, **snapshot):
 
 def ollama(**more):
     return canonical_bytes(
-        {"model": MODEL, "message": {"content": "x"}, "eval_count": 3, "prompt_eval_count": 5, **more})
+        {"model": MODEL, "message": {"content": "x"}, "eval_count": 3, "prompt_eval_count": 5, **more}
+    )
 
 
 @pytest.mark.parametrize("word", ["stop", "length", "tool_calls"])
 def test_r01_the_three_common_reasons(reads, chunks, word):
     answer = reads("vllm", CHAT, SSE, chat(chunks, word))
-    assert (
-        answer.outcome, answer.finish_reason, answer.raw_finish_reason) == (Outcome.COMPLETED, FinishReason(word), word)
+    assert (answer.outcome, answer.finish_reason, answer.raw_finish_reason) == (
+        Outcome.COMPLETED,
+        FinishReason(word),
+        word,
+    )
 
 
 @pytest.mark.parametrize("word", ["eos_token", "stop_sequence"])
@@ -182,8 +189,10 @@ def test_i03_an_alias_that_is_not_a_path_must_be_the_one_asked_for(reads, chunks
 
 def test_i04_and_i07_ids_and_creation_times_are_never_looked_at(reads, chunks):
     body = sse(
-        chunks.text("Hello", id="", created=1), chunks.text("!", "stop", id="x", created=2),
-        {**chunks.usage(), "id": 7, "created": "never"}, "[DONE]",
+        chunks.text("Hello", id="", created=1),
+        chunks.text("!", "stop", id="x", created=2),
+        {**chunks.usage(), "id": 7, "created": "never"},
+        "[DONE]",
     )
     assert reads("tgi", CHAT, SSE, body).outcome is Outcome.COMPLETED
 
@@ -222,7 +231,8 @@ def test_i06_a_model_id_that_leaves_the_machine_is_never_asked_for(model):
 def test_s01_a_validation_message_that_repeats_the_prompt_leaves_nothing(reads, runtime):
     canary = "canary-7f3a"
     body = canonical_bytes(
-        {"error": {"message": canary, "type": canary, "code": canary}, "detail": canary, "object": canary})
+        {"error": {"message": canary, "type": canary, "code": canary}, "detail": canary, "object": canary}
+    )
     answer = reads(runtime, CHAT, JSON, body)
     assert answer.outcome is Outcome.PROVIDER_ERROR
     assert canary not in repr(answer)
@@ -234,11 +244,16 @@ def test_s02_the_head_is_compared_and_never_kept():
     assert "canary" not in repr(reader.finish(clean_end=True))
 
 
-@pytest.mark.parametrize(("runtime", "path", "secret"), [
-    ("sglang", "/server_info", "api_key"), ("sglang", "/server_info", "admin_api_key"),
-    ("sglang", "/server_info", "ssl_keyfile_password"), ("llama.cpp", "/props", "chat_template"),
-    ("llama.cpp", "/props", "model_path"),
-])
+@pytest.mark.parametrize(
+    ("runtime", "path", "secret"),
+    [
+        ("sglang", "/server_info", "api_key"),
+        ("sglang", "/server_info", "admin_api_key"),
+        ("sglang", "/server_info", "ssl_keyfile_password"),
+        ("llama.cpp", "/props", "chat_template"),
+        ("llama.cpp", "/props", "model_path"),
+    ],
+)
 def test_s03_and_s04_secrets_and_templates_are_outside_the_allowlist(runtime, path, secret):
     (profile,) = (get_profile(r, b) for r, b in (("sglang", "0.5.16"), ("llama.cpp", "b10156")) if r == runtime)
     found = [route for route in profile.observations if route.path == path]
@@ -259,7 +274,8 @@ def test_s05_reasoning_is_counted_and_never_kept(reads, chunks, field):
 
 def test_s05_thinking_and_encrypted_reasoning_are_never_kept(reads):
     lines = b"".join(
-        canonical_bytes(line) + b"\n" for line in (
+        canonical_bytes(line) + b"\n"
+        for line in (
             {"model": MODEL, "message": {"content": "", "thinking": "canary-7f3a"}, "done": False},
             {"model": MODEL, "message": {"content": "Hello"}, "done": False},
             {"model": MODEL, "message": {"content": ""}, "done": True, "done_reason": "stop", "eval_count": 3},

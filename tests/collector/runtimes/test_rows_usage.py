@@ -40,8 +40,11 @@ def test_u02_usage_on_the_finish_chunk(reads):
 def test_u03_running_usage_gives_tokens_per_event_and_is_never_added(reads, chunks):
     running = [{"prompt_tokens": 5, "completion_tokens": n, "total_tokens": 5 + n} for n in (1, 3, 4)]
     body = sse(
-        chunks.text("Hello", usage=running[0]), chunks.text(" there", usage=running[1]),
-        chunks.text("!", "stop", usage=running[2]), chunks.usage(5, 4, 9), "[DONE]",
+        chunks.text("Hello", usage=running[0]),
+        chunks.text(" there", usage=running[1]),
+        chunks.text("!", "stop", usage=running[2]),
+        chunks.usage(5, 4, 9),
+        "[DONE]",
     )
     answer = reads("vllm", CHAT, SSE, body)
     assert numbers(answer.usage) == (5, 4, 9)
@@ -110,7 +113,10 @@ def test_u11_a_total_that_is_not_the_sum_is_flagged(reads, chunks):
 
 def test_u12_usage_of_the_first_of_several_choices_is_flagged(reads, chunks):
     body = sse(
-        chunks.text("Hello", "stop"), chunks.text("Bye", "stop", index=1), chunks.usage(), "[DONE]",
+        chunks.text("Hello", "stop"),
+        chunks.text("Bye", "stop", index=1),
+        chunks.usage(),
+        "[DONE]",
     )
     answer = reads("llama.cpp", CHAT, SSE, body, expected_choices=2)
     assert (answer.outcome, answer.choices, answer.text) == (Outcome.COMPLETED, 2, "Hello")
@@ -142,8 +148,9 @@ def test_u15_what_is_no_count_is_a_violation(reads, chunks, bad):
 
 
 def test_u15_an_integer_beyond_every_exact_number_is_not_json(reads, chunks):
-    body = sse(
-        chunks.text("Hello", "stop"), chunks.usage(5, 424242, 8), "[DONE]").replace(b"424242", b"9007199254740993")
+    body = sse(chunks.text("Hello", "stop"), chunks.usage(5, 424242, 8), "[DONE]").replace(
+        b"424242", b"9007199254740993"
+    )
     assert reads("vllm", CHAT, SSE, body).outcome is Outcome.PROTOCOL_VIOLATION
 
 

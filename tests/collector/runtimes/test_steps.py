@@ -79,9 +79,18 @@ def test_the_page_equals_the_tables():
 def test_the_page_has_the_twelve_other_workflows():
     page = (ROOT / "docs" / "runtimes.md").read_text()
     assert [item.name for item in WORKFLOWS] == [
-        "LocalAI", "llama-cpp-python server", "MLC LLM REST server", "Jan API server", "BentoML", "Transformers Serve",
+        "LocalAI",
+        "llama-cpp-python server",
+        "MLC LLM REST server",
+        "Jan API server",
+        "BentoML",
+        "Transformers Serve",
         "Xinference",
-        "NVIDIA Triton OpenAI frontend", "NVIDIA NIM for LLMs", "NVIDIA Dynamo", "llamafile", "DeepSpeed-MII",
+        "NVIDIA Triton OpenAI frontend",
+        "NVIDIA NIM for LLMs",
+        "NVIDIA Dynamo",
+        "llamafile",
+        "DeepSpeed-MII",
     ]
     for item in WORKFLOWS:
         assert f"| {item.name} | {item.standing} |" in page

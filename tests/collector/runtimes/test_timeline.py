@@ -31,7 +31,8 @@ def test_only_output_is_an_event(chunks):
         (sse(chunks.delta({}, "tool_calls"), chunks.usage(), "[DONE]"), Arrival(70, 0, 3)),
     )
     assert answer.events == (
-        TokenEvent(40, None, OutputKind.REASONING, 0, 0), TokenEvent(50, None, OutputKind.ANSWER, 0, 1),
+        TokenEvent(40, None, OutputKind.REASONING, 0, 0),
+        TokenEvent(50, None, OutputKind.ANSWER, 0, 1),
         TokenEvent(60, None, OutputKind.TOOL, 0, 2),
     )
     assert (answer.first_token_ns, answer.last_token_ns) == (40, 60)
@@ -48,8 +49,12 @@ def test_events_of_one_read_may_have_come_since_the_read_before(chunks):
         (sse(chunks.text("a")), Arrival(100, 2, 0)),
         (sse(chunks.text("b"), chunks.text("c"), chunks.text("d")), Arrival(180, 2, 0)),
     )
-    assert [
-        (event.at_ns, event.uncertainty_ns) for event in answer.events] == [(100, 2), (180, 80), (180, 80), (180, 2)]
+    assert [(event.at_ns, event.uncertainty_ns) for event in answer.events] == [
+        (100, 2),
+        (180, 80),
+        (180, 80),
+        (180, 2),
+    ]
 
 
 def test_the_first_read_is_bounded_by_the_opening_of_the_body(chunks):
@@ -77,9 +82,10 @@ def test_a_delta_of_two_kinds_is_two_events_whose_tokens_are_not_known_apart(chu
     both = chunks.delta({"content": "b", "reasoning_content": "a"})
     both["choices"][0]["token_ids"] = [1, 2]
     answer = timeline((sse(both), Arrival(1, 0, 0)))
-    assert [
-        (event.kind, event.tokens) for event in answer.events] == [(OutputKind.REASONING, None),
-        (OutputKind.ANSWER, None)]
+    assert [(event.kind, event.tokens) for event in answer.events] == [
+        (OutputKind.REASONING, None),
+        (OutputKind.ANSWER, None),
+    ]
 
 
 def test_the_timeline_is_bounded_and_says_what_it_dropped(chunks):

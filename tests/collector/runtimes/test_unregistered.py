@@ -29,7 +29,10 @@ def chunk(delta, finish=None, **more):
 
 
 TRANSFORMERS = sse(
-    chunk({"role": "assistant"}), chunk({"content": "Hello"}), chunk({"content": "!"}), chunk({}, "stop", usage=USAGE),
+    chunk({"role": "assistant"}),
+    chunk({"content": "Hello"}),
+    chunk({"content": "!"}),
+    chunk({}, "stop", usage=USAGE),
 )
 
 
@@ -77,8 +80,10 @@ def test_dynamo_has_done_after_responses_too():
     assert failed.reason is AnswerReason.RESPONSE_FAILED
     whole = events("response.completed", status="completed", usage=usage)
     assert reading("NVIDIA Dynamo", RESPONSES, whole).finish_reason is FinishReason.STOP
-    assert reading(
-        "NVIDIA Dynamo", RESPONSES, whole.replace(b"data: [DONE]\n\n", b"")).reason is AnswerReason.TERMINATOR_MISSING
+    assert (
+        reading("NVIDIA Dynamo", RESPONSES, whole.replace(b"data: [DONE]\n\n", b"")).reason
+        is AnswerReason.TERMINATOR_MISSING
+    )
 
 
 def test_dynamo_error_frames_are_flat():
@@ -97,7 +102,8 @@ def test_a_stream_that_llama_cpp_python_gave_up_is_not_complete():
 def test_localai_has_empty_reasons_and_zeros_before_the_end():
     zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     body = sse(
-        chunk({"content": "Hi"}, "", usage=zeros), chunk({"content": "!"}, "", usage=zeros),
+        chunk({"content": "Hi"}, "", usage=zeros),
+        chunk({"content": "!"}, "", usage=zeros),
         chunk({}, "stop", usage=USAGE),
         "[DONE]",
     )

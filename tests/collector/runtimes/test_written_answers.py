@@ -34,7 +34,9 @@ def test_every_route_and_framing_has_the_three_answers() -> None:
     there = {(item.profile.runtime, item.route, item.framing, item.variant) for item in all_written()}
     wanted = {
         (profile.runtime, route, framing, variant)
-        for profile in profiles() for route, invocation in profile.routes.items() for framing in invocation.framings
+        for profile in profiles()
+        for route, invocation in profile.routes.items()
+        for framing in invocation.framings
         for variant in ("success", "no-usage", "failure")
     }
     assert wanted - there == set()
@@ -93,8 +95,10 @@ def test_a_duplicate_key_is_a_violation(item: Written) -> None:
 @by_name
 def test_an_answer_beyond_its_bounds_is_our_limit_not_a_success(item: Written) -> None:
     small = AnswerLimits(
-        body_json=JsonLimits(max_bytes=100), frame_json=JsonLimits(max_bytes=100),
-        sse=SseLimits(max_bytes=100), ndjson=NdjsonLimits(max_bytes=100),
+        body_json=JsonLimits(max_bytes=100),
+        frame_json=JsonLimits(max_bytes=100),
+        sse=SseLimits(max_bytes=100),
+        ndjson=NdjsonLimits(max_bytes=100),
     )
     answer = read(item, limits=small)
     assert (answer.outcome, answer.reason) == (Outcome.PROTOCOL_VIOLATION, AnswerReason.LIMIT_EXCEEDED)
@@ -116,7 +120,8 @@ def test_another_status_or_media_type_is_not_an_answer(item: Written) -> None:
 
 
 @pytest.mark.parametrize(
-    "item", [item for item in SUCCESSES if item.framing is not Framing.JSON], ids=lambda item: item.name)
+    "item", [item for item in SUCCESSES if item.framing is not Framing.JSON], ids=lambda item: item.name
+)
 def test_text_reaches_the_sink_as_it_comes_and_is_not_kept_unasked(item: Written) -> None:
     pieces: list[bytes] = []
     reader = reader_for(item, text_sink=pieces.append)
@@ -138,12 +143,15 @@ def test_fingerprints_tell_the_build_where_the_runtime_puts_it_there() -> None:
 def test_provider_timings_keep_their_units() -> None:
     ollama = next(item for item in SUCCESSES if item.profile.runtime == "ollama" and item.framing is Framing.NDJSON)
     assert {(t.name, t.value, t.unit.value) for t in read(ollama).provider_timings} == {
-        ("totalDurationNs", 900_000_000, "ns"), ("loadDurationNs", 1_000_000, "ns"),
-        ("promptEvaluationDurationNs", 200_000_000, "ns"), ("evaluationDurationNs", 600_000_000, "ns"),
+        ("totalDurationNs", 900_000_000, "ns"),
+        ("loadDurationNs", 1_000_000, "ns"),
+        ("promptEvaluationDurationNs", 200_000_000, "ns"),
+        ("evaluationDurationNs", 600_000_000, "ns"),
     }
     llama = one("llama.cpp", Route.CHAT_COMPLETIONS, Framing.SSE)
     assert {(t.name, t.value, t.unit.value) for t in read(llama).provider_timings} == {
-        ("prompt_ms", 12.5, "ms"), ("predicted_ms", 30.25, "ms"),
+        ("prompt_ms", 12.5, "ms"),
+        ("predicted_ms", 30.25, "ms"),
     }
     studio = next(item for item in SUCCESSES if item.profile.runtime == "lm-studio" and item.route == "nativeChat")
     assert {(t.name, t.value, t.unit.value) for t in read(studio).provider_timings} == {

@@ -229,5 +229,5 @@ RECEIPT_HOURS = 24.0
 RECEIPT_HOURS_MAX = 168.0
 """A receipt is evidence for a day, and never for longer than a week."""
 SCRAPE_DEADLINE_MS = 5_000
-SCRAPE_EVERY_S = 5.0
+SCRAPE_EVERY_S = 2.0
 """Between two scrapes of one server inside a window."""

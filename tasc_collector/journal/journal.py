@@ -53,6 +53,7 @@ class Journal:
         recovered: where the journal ended when it was opened.
         filesystem: what the file system is trusted for.
         unlock: gives the folder's lock back.
+        moved: whether its last owner was on another host, where this lock says nothing about that process.
     """
 
     def __init__(
@@ -65,10 +66,11 @@ class Journal:
         recovered: JournalEnd,
         filesystem: FilesystemVerdict,
         unlock: Callable[[], None],
+        moved: bool = False,
     ) -> None:
         self._committer, self._writer, self._sealer, self._unlock = committer, writer, sealer, unlock
         self._binding_digest = binding_digest
-        self.recovered, self.filesystem = recovered, filesystem
+        self.recovered, self.filesystem, self.moved = recovered, filesystem, moved
 
     @classmethod
     def open(
@@ -108,7 +110,8 @@ class Journal:
         try:
             fs.make_folder(folder)
             verdict = _accept(fs.verdict(folder), folder)
-            lock = take_lock(fs, folder, owner or Owner.current())
+            owner = owner or Owner.current()
+            lock, before = take_lock(fs, folder, owner)
         except OSError as error:
             raise journal_failed(error_name(error), folder.name) from None
         writer = SegmentWriter(fs, folder, binding.digest, grow_bytes)
@@ -131,6 +134,7 @@ class Journal:
             recovered=end,
             filesystem=verdict,
             unlock=lambda: fs.close(lock),
+            moved=before is not None and before.host != owner.host,
         )
 
     @property

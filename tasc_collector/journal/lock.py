@@ -43,11 +43,11 @@ class Owner:
         return cls(os.getpid(), platform.node(), timestamp_of_ms(time.time_ns() // 1_000_000))
 
 
-def take_lock(fs: FileSystem, folder: Path, owner: Owner) -> int:
+def take_lock(fs: FileSystem, folder: Path, owner: Owner) -> tuple[int, Owner | None]:
     """Take the folder's lock and write the owner's name into it.
 
     Returns:
-        The descriptor that holds the lock until it is closed.
+        The descriptor that holds the lock until it is closed, and who held it last, where the file tells.
 
     Raises:
         JournalLocked: another process holds it; the message says who and since when.
@@ -56,8 +56,9 @@ def take_lock(fs: FileSystem, folder: Path, owner: Owner) -> int:
     path = folder / LOCK_NAME
     descriptor = fs.open_lock(path)
     try:
-        taken = fs.lock(descriptor)
+        taken, before = fs.lock(descriptor), None
         if taken:
+            before = _read(fs, path)
             fs.truncate(descriptor, 0)
             fs.pwrite(descriptor, orjson.dumps({"pid": owner.pid, "host": owner.host, "since": owner.since}), 0)
     except BaseException:
@@ -66,7 +67,7 @@ def take_lock(fs: FileSystem, folder: Path, owner: Owner) -> int:
     if not taken:
         fs.close(descriptor)
         raise _in_use(fs, path)
-    return descriptor
+    return descriptor, before
 
 
 def refuse_if_owned(fs: FileSystem, folder: Path) -> None:
@@ -112,7 +113,16 @@ def held_by(fs: FileSystem, folder: Path) -> str | None:
 
 def _holder(fs: FileSystem, path: Path) -> str:
     try:
+        found = _read(fs, path)
+    except OSError:
+        found = None
+    return "another process" if found is None else f"process {found.pid} on {found.host} since {found.since}"
+
+
+def _read(fs: FileSystem, path: Path) -> Owner | None:
+    """Who wrote the lock file last; None where it does not tell, as after a crash in the midst of that."""
+    try:
         found = orjson.loads(fs.read(path))
-        return f"process {int(found['pid'])} on {str(found['host'])[:64]} since {str(found['since'])[:24]}"
-    except (OSError, ValueError, TypeError, KeyError):
-        return "another process"
+        return Owner(int(found["pid"]), str(found["host"])[:64], str(found["since"])[:24])
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -13,7 +13,7 @@ from tasc_collector.journal import OsFileSystem, Owner
 from tasc_collector.journal.lock import take_lock
 for line in sys.stdin:
     try:
-        descriptor = take_lock(OsFileSystem(), pathlib.Path(line.strip()), Owner.current())
+        descriptor, _ = take_lock(OsFileSystem(), pathlib.Path(line.strip()), Owner.current())
         print("owner", flush=True)
     except JournalLocked as error:
         print(error.what, flush=True)

@@ -1,0 +1,155 @@
+"""Building trace envelopes: what the dispatch key signs before the send, what the collector key signs after it. Pure.
+
+The two keys are distinct. The dispatch signature covers every field that decides what is sent; it is made with the intent,
+so that nothing can be sent that was not signed. The collector's covers the whole envelope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tasc_collector.canonical import MAX_SAFE_INTEGER
+from tasc_collector.contracts.collection import CollectionPlan, PlanTarget
+from tasc_collector.contracts.envelope import (
+    ATTESTATION_DOMAIN,
+    ATTESTATION_FIELD,
+    DISPATCH_DOMAIN,
+    DISPATCH_FIELD,
+    TraceEnvelope,
+    attestation_preimage,
+    dispatch_preimage,
+)
+from tasc_collector.contracts.identities import KeyedIdentity
+from tasc_collector.contracts.protocol import RouteSignalDefinition
+from tasc_collector.contracts.window import WindowDeclaration
+from tasc_collector.identity import PayloadKey, trace_id
+from tasc_collector.shadow.cases import Case
+from tasc_collector.shadow.executions import Pair
+from tasc_collector.signing import SigningKey
+
+COLLECTOR_VERSION = "tasc-collector-0.1.0"
+Split = Literal["dev", "holdout", "online"]
+
+_SPLITS: Mapping[str, Split] = {"comparison": "online", "window": "online", "monitoring": "online", "development": "dev", "holdout": "holdout"}
+"""Purpose of the plan to split of its traces (design: development and holdout have no window and no binding)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeTerms:
+    """What is the same in every envelope of a window."""
+
+    plan: CollectionPlan
+    declaration: WindowDeclaration
+    bound_plan_digest: str
+    """The embedded shadow run plan's digest where there is one, else the collection plan's."""
+    route_signal: RouteSignalDefinition | None
+    payload_key: PayloadKey
+    dispatch_key: SigningKey
+    dispatch_key_id: str
+    collector_key: SigningKey
+    collector_key_id: str
+
+    @property
+    def split(self) -> Split:
+        """Split of this window's traces."""
+        return _SPLITS[self.plan.purpose]
+
+
+def execution_ids(terms: EnvelopeTerms, pair: Pair, target: PlanTarget, request_identity: KeyedIdentity) -> tuple[str, str]:
+    """Trace id and route decision id of one execution."""
+    online = terms.split == "online"
+    return trace_id(
+        terms.payload_key, protocol_digest=terms.plan.protocol_digest,
+        collection_window_id=terms.declaration.window_id if online else None,
+        collection_window_membership_digest=terms.declaration.membership_digest if online else None,
+        policy_digest=terms.plan.policy_digest, case_id=pair.case.case_id, group_id=pair.case.group_id,
+        replicate_id=pair.planned.replicate_id, profile_id=target.profile_id, request_identity=request_identity,
+        endpoint_binding_digest=target.endpoint_binding_digest, authentication_reference=target.authentication_reference,
+        http_limits_digest=target.http_limits.digest,
+    )
+
+
+def _workload(case: Case) -> dict[str, Any]:  # Any: a JSON object
+    """The workload block; a whole weight is written as an integer, which is its canonical form and quick to make."""
+    weight = case.weight
+    whole = weight.is_integer() and weight <= MAX_SAFE_INTEGER
+    return {**case.workload.to_json(), "declaredTrafficWeight": int(weight) if whole else weight}
+
+
+def route_signal_of(terms: EnvelopeTerms, case: Case) -> dict[str, Any] | None:  # Any: a JSON object
+    """The envelope's route signal of a case; None where the study has none or the case brings none."""
+    signal, definition = case.route_signal, terms.route_signal
+    if signal is None or definition is None:
+        return None
+    return {
+        "definitionId": definition.definition_id,
+        "version": definition.version,
+        "calibrationDigest": definition.calibration_digest,
+        "value": signal.get("value"),
+        "provenance": {"kind": "route-signal-observation", "sourceId": signal.get("sourceId"), "observedAt": signal.get("observedAt")},
+    }
+
+
+def signed_intent(
+    terms: EnvelopeTerms, pair: Pair, target: PlanTarget, *, trace: str, decision: str, issued_at: str
+) -> dict[str, Any]:  # Any: a JSON object
+    """Every envelope field up to the dispatch intent, signed with the dispatch key."""
+    online = terms.split == "online"
+    value: dict[str, Any] = {  # Any: a JSON object
+        "version": "tasc-trace-envelope-v2",
+        "studyId": terms.plan.study_id,
+        "protocolDigest": terms.plan.protocol_digest,
+        "traceId": trace,
+        "caseId": pair.case.case_id,
+        "groupId": pair.case.group_id,
+        "replicateId": pair.planned.replicate_id,
+        "split": terms.split,
+        "collectionWindowId": terms.declaration.window_id if online else None,
+        "collectionWindowMembershipDigest": terms.declaration.membership_digest if online else None,
+        "sourceMode": "shadow" if online else "observed",
+        "collectionBinding": {
+            "shadowPlanDigest": terms.bound_plan_digest,
+            "endpointAlias": target.endpoint_alias,
+            "endpointBindingDigest": target.endpoint_binding_digest,
+            "route": target.route,
+            "authenticationReference": target.authentication_reference,
+            "httpLimitsDigest": target.http_limits.digest,
+            "capabilityReceiptDigests": list(target.capability_receipt_digests),
+        } if online else None,
+        "profileId": target.profile_id,
+        "executionProfileDigest": target.execution_profile_digest,
+        "policyDigest": terms.plan.policy_digest,
+        "observedRoute": {"selectedProfileId": target.profile_id, "decisionId": decision},
+        "workload": _workload(pair.case),
+        "slices": list(pair.case.slices),
+        "routeSignal": route_signal_of(terms, pair.case),
+        "dispatchIntent": {
+            "version": "tasc-dispatch-intent-v1", "issuedAt": issued_at, "authorityKeyId": terms.dispatch_key_id, "signatureAlgorithm": "ed25519",
+        },
+    }
+    preimage = dispatch_preimage({**value, "dispatchIntent": {**value["dispatchIntent"], "signature": ""}})
+    value["dispatchIntent"]["signature"] = terms.dispatch_key.sign(DISPATCH_DOMAIN, DISPATCH_FIELD, preimage)
+    return value
+
+
+def attested(
+    terms: EnvelopeTerms, intent: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], terminal_output_id: Mapping[str, Any] | None,
+    *, collected_at: str,
+) -> dict[str, Any]:  # Any: JSON objects
+    """The complete envelope, signed with the collector key and checked against the schema before anyone stores it."""
+    value: dict[str, Any] = {  # Any: a JSON object
+        **intent,
+        "attempts": [dict(attempt) for attempt in attempts],
+        "terminalOutputId": None if terminal_output_id is None else dict(terminal_output_id),
+        "collectorVersion": COLLECTOR_VERSION,
+        "collectorAttestation": {
+            "version": "tasc-collector-attestation-v1", "collectedAt": collected_at, "authorityKeyId": terms.collector_key_id,
+            "signatureAlgorithm": "ed25519", "signature": "",
+        },
+    }
+    signature = terms.collector_key.sign(ATTESTATION_DOMAIN, ATTESTATION_FIELD, attestation_preimage(value))
+    value["collectorAttestation"]["signature"] = signature
+    TraceEnvelope.from_value(value, where="trace envelope")
+    return value

@@ -1,0 +1,216 @@
+"""What the journal says about every planned execution: a pure fold over its records.
+
+Rules (the only states and moves there are):
+
+1. ``planned`` -> ``intent`` -> ``leased`` -> ``outcome`` -> ``accepted`` -> ``complete``; each is one journal record.
+2. A lease without an outcome means *may have been sent*. It is never leased again; settlement gives it the outcome
+   ``sent_unknown``.
+3. An outcome ``not_sent`` may be followed by another lease, while attempts are left. No other outcome may.
+4. ``fault`` ends an execution that was certainly not sent or never attempted; it has no envelope.
+5. A record that fits none of these moves is corruption, not something to be repaired.
+
+``accepted``, ``complete`` and ``fault`` are final; counting them over the planned executions always adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from tasc_collector.errors import DispatchState, JournalCorrupt
+from tasc_collector.journal import JournalRecord, RecordKind
+from tasc_collector.shadow.keys import ExecutionKey
+
+
+class Stage(StrEnum):
+    """How far an execution came."""
+
+    PLANNED = "planned"
+    INTENT = "intent"
+    LEASED = "leased"
+    OUTCOME = "outcome"
+    ACCEPTED = "accepted"
+    COMPLETE = "complete"
+    FAULT = "fault"
+
+
+FINAL = frozenset({Stage.ACCEPTED, Stage.COMPLETE, Stage.FAULT})
+
+
+@dataclass(slots=True)
+class Progress:
+    """Small state of one execution; bodies stay in the journal."""
+
+    key: ExecutionKey
+    trace_id: str
+    stage: Stage = Stage.PLANNED
+    leases: int = 0
+    last_state: DispatchState | None = None
+    """Dispatch state of the newest outcome."""
+    final_state: str = ""
+    """``success``, ``failure``, ``sent_unknown``, ``not_sent`` or ``not_attempted`` once final."""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class OpenExecution:
+    """Bodies that an unfinished execution still needs; dropped when it is final, so that memory stays small."""
+
+    intent: dict[str, Any]  # Any: the signed envelope fields up to the dispatch intent
+    replicate_index: int
+    group_id: str
+    attempts: list[dict[str, Any]] = field(default_factory=list)  # Any: attempt blocks
+    terminal_output_id: dict[str, Any] | None = None  # Any: a keyed identity
+    lease: dict[str, Any] | None = None  # Any: the newest lease, while it has no outcome
+    code: str | None = None
+    """Why the newest outcome was no success, below the dialect."""
+
+
+class Entry(NamedTuple):
+    """What the fold reads of a record, whether it comes from the file or was just written."""
+
+    kind: RecordKind
+    trace_id: str
+    body: Mapping[str, Any]  # Any: JSON written by our own runner, MAC verified
+    sequence: int
+    offset: int | None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Progress of every execution that the journal mentions."""
+
+    executions: dict[ExecutionKey, Progress] = field(default_factory=dict)
+    by_trace: dict[str, Progress] = field(default_factory=dict)
+    open: dict[str, OpenExecution] = field(default_factory=dict)
+    warm_up_leased: set[str] = field(default_factory=set)
+    closed: bool = False
+
+    def apply(self, record: JournalRecord) -> None:
+        """Fold one record in.
+
+        Raises:
+            JournalCorrupt: the record fits no move of this module's rules.
+        """
+        _MOVES[record.kind](self, Entry(record.kind, record.trace_id, record.body, record.sequence, record.offset))
+
+    def note(self, kind: RecordKind, trace_id: str, body: Mapping[str, Any], sequence: int) -> None:  # Any: a JSON object
+        """Fold in a record that this process has just written."""
+        _MOVES[kind](self, Entry(kind, trace_id, body, sequence, None))
+
+    def unfinished(self) -> list[Progress]:
+        """Executions that the journal mentions and that are not final."""
+        return [progress for progress in self.executions.values() if progress.stage not in FINAL]
+
+
+def fold(records: Iterable[JournalRecord]) -> Ledger:
+    """The ledger after all records."""
+    ledger = Ledger()
+    for record in records:
+        ledger.apply(record)
+    return ledger
+
+
+def _bad(record: Entry, what: str) -> JournalCorrupt:
+    return JournalCorrupt(
+        f"record {record.sequence} ({record.kind}) {what}", where="journal", offset=record.offset,
+        way_out="keep the folder as it is and compare it with a backup; nothing will be sent from it",
+    )
+
+
+def _known(ledger: Ledger, record: Entry, *stages: Stage) -> Progress:
+    progress = ledger.by_trace.get(record.trace_id)
+    if progress is None:
+        raise _bad(record, "has no intent")
+    if progress.stage not in stages:
+        raise _bad(record, f"cannot follow stage {progress.stage}")
+    return progress
+
+
+def is_warm_up(trace_id: str) -> bool:
+    """True for the ids of warm-up calls, which are journaled and never scored."""
+    return trace_id.startswith("warmup-")
+
+
+def _intent(ledger: Ledger, record: Entry) -> None:
+    if is_warm_up(record.trace_id):
+        return
+    body = record.body
+    key = ExecutionKey(body["caseId"], body["replicateId"], body["profileId"])
+    if key in ledger.executions or record.trace_id in ledger.by_trace:
+        raise _bad(record, "repeats an execution")
+    progress = Progress(key, record.trace_id, Stage.INTENT)
+    ledger.executions[key] = ledger.by_trace[record.trace_id] = progress
+    ledger.open[record.trace_id] = OpenExecution(body["trace"], body["replicateIndex"], body["groupId"])
+
+
+def _lease(ledger: Ledger, record: Entry) -> None:
+    if is_warm_up(record.trace_id):
+        if record.trace_id in ledger.warm_up_leased:
+            raise _bad(record, "repeats a lease")
+        ledger.warm_up_leased.add(record.trace_id)
+        return
+    progress = _known(ledger, record, Stage.INTENT, Stage.OUTCOME)
+    if progress.stage is Stage.OUTCOME and progress.last_state is not DispatchState.NOT_SENT:
+        raise _bad(record, "leases an execution that may have been sent")
+    progress.stage, progress.leases = Stage.LEASED, progress.leases + 1
+    ledger.open[record.trace_id].lease = dict(record.body)
+
+
+def _outcome(ledger: Ledger, record: Entry) -> None:
+    if is_warm_up(record.trace_id):
+        return
+    # An attempt that failed before its lease has an outcome without one: it is proved not sent.
+    progress = _known(ledger, record, Stage.LEASED, Stage.INTENT, Stage.OUTCOME)
+    attempt = record.body["attempt"]
+    state = DispatchState(attempt["dispatchState"])
+    if progress.stage is not Stage.LEASED and state is not DispatchState.NOT_SENT:
+        raise _bad(record, "says sent without a lease")
+    progress.stage, progress.last_state = Stage.OUTCOME, state
+    progress.final_state = "sent_unknown" if state is DispatchState.SENT_UNKNOWN else str(attempt["status"])
+    progress.reason = str(attempt["failureCategory"] or "")
+    open_ = ledger.open[record.trace_id]
+    open_.attempts.append(attempt)
+    open_.terminal_output_id, open_.lease, open_.code = record.body["terminalOutputId"], None, record.body.get("code")
+
+
+def _accepted(ledger: Ledger, record: Entry) -> None:
+    progress = _known(ledger, record, Stage.OUTCOME)
+    if progress.last_state is DispatchState.NOT_SENT:
+        raise _bad(record, "accepts an execution that was not sent")
+    progress.stage = Stage.ACCEPTED
+    ledger.open.pop(record.trace_id, None)
+    if progress.final_state == "aborted":
+        progress.final_state = "failure"
+
+
+def _complete(ledger: Ledger, record: Entry) -> None:
+    _known(ledger, record, Stage.ACCEPTED).stage = Stage.COMPLETE
+
+
+def _fault(ledger: Ledger, record: Entry) -> None:
+    body = record.body
+    key = ExecutionKey(body["caseId"], body["replicateId"], body["profileId"])
+    progress = ledger.executions.get(key)
+    if progress is None:
+        progress = ledger.executions[key] = Progress(key, body["traceId"] or "")
+    elif progress.stage not in (Stage.INTENT, Stage.OUTCOME) or progress.last_state not in (None, DispatchState.NOT_SENT):
+        raise _bad(record, f"cannot follow stage {progress.stage}")
+    progress.stage, progress.final_state, progress.reason = Stage.FAULT, str(body["state"]), str(body["reason"])
+    ledger.open.pop(progress.trace_id, None)
+
+
+def _settlement(ledger: Ledger, record: Entry) -> None:
+    ledger.closed = bool(record.body["closed"])
+
+
+def _admission(_: Ledger, __: Entry) -> None:
+    """Every run of the window writes one; it changes no execution."""
+
+
+_MOVES = {
+    RecordKind.ADMISSION: _admission, RecordKind.INTENT: _intent, RecordKind.LEASE: _lease, RecordKind.OUTCOME: _outcome,
+    RecordKind.ACCEPTED: _accepted, RecordKind.COMPLETE: _complete, RecordKind.FAULT: _fault, RecordKind.SETTLEMENT: _settlement,
+}

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from tasc_collector.errors import InputError
+from tasc_collector.shadow.arrivals import arrivals_digest, read_arrivals
+
+
+def test_a_trace_becomes_offsets_from_its_first_arrival() -> None:
+    assert read_arrivals([b"10.5\n", b"\n", b"10.5\r\n", b"12\n"], where="arrivals.txt") == (0.0, 0.0, 1.5)
+
+
+@pytest.mark.parametrize("lines", [[b"1", b"0.5"], [b"x"], [b"nan"], [b"inf"], [b"-1"], [b"\xff"]])
+def test_a_line_that_is_no_time_of_arrival_is_named(lines: list[bytes]) -> None:
+    with pytest.raises(InputError, match=rf"arrivals.txt:{len(lines)}"):
+        read_arrivals(lines, where="arrivals.txt")
+
+
+def test_the_digest_is_over_the_numbers() -> None:
+    assert arrivals_digest(read_arrivals([b"1.0", b"2"], where="a")) == arrivals_digest(read_arrivals([b"1", b"2.000"], where="a"))
+    assert arrivals_digest((0.0, 1.0)) != arrivals_digest((0.0, 1.5))

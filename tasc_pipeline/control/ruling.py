@@ -1,0 +1,87 @@
+"""From intervals to a verdict. Pure.
+
+Rules:
+
+1. A figure is ``no-worse`` where its whole interval is within the margin, ``worse`` where it is wholly beyond, else
+   ``undecided``.
+2. Fewer groups or less coverage than the study asks for leaves the whole undecided.
+3. ``no-worse`` needs every deciding figure to be no worse. As each must hold, the error stays that of one figure.
+4. ``worse`` needs one figure whose lower bound is beyond its margin also at the level that all deciding figures share
+   (Bonferroni): of many figures one is beyond by chance.
+5. All else is ``undecided``, and the reasons say which figures stand in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasc_collector.contracts.comparison import ComparisonRule
+from tasc_collector.contracts.report import FailureResult, RatioResult, Verdict
+from tasc_pipeline.control import betting
+from tasc_pipeline.control.intervals import Bounds
+from tasc_pipeline.control.sentences import figure_name
+
+
+def within(bounds: Bounds, margin: float) -> Verdict:
+    """The verdict of one figure, rule 1."""
+    if bounds.low is None or bounds.high is None:
+        return "undecided"
+    return "no-worse" if bounds.high <= margin else "worse" if bounds.low > margin else "undecided"
+
+
+def overall(
+    rule: ComparisonRule, ratios: Sequence[RatioResult], failures: FailureResult, coverage: float | None
+) -> tuple[Verdict, tuple[str, ...]]:
+    """The verdict over all figures, rules 2 to 5, and why it is not more than it is.
+
+    Args:
+        rule: minimum groups and coverage, confidence.
+        ratios: all ratios; only deciding ones count.
+        failures: the failure difference.
+        coverage: share of planned executions with a known outcome, 0 to 1.
+    """
+    deciding = [result for result in ratios if result.deciding]
+    results: tuple[RatioResult | FailureResult, ...] = (*deciding, failures)
+    lacking = _lacking(rule, deciding, coverage)
+    if lacking:
+        return "undecided", lacking
+    if any(result.joint_low is not None and result.joint_low > result.margin for result in results):
+        return "worse", ()
+    if all(result.verdict == "no-worse" for result in results):
+        return "no-worse", ()
+    return "undecided", tuple(_in_the_way(deciding, failures, rule.confidence))
+
+
+def _lacking(rule: ComparisonRule, deciding: Sequence[RatioResult], coverage: float | None) -> tuple[str, ...]:
+    groups = max((result.groups for result in deciding), default=0)
+    reasons: list[str] = []
+    if groups < rule.minimum_groups:
+        reasons.append(f"{groups} groups, the study asks for {rule.minimum_groups}")
+    if coverage is None or coverage < rule.minimum_coverage:
+        reasons.append(f"coverage {coverage or 0.0:.0%}, the study asks for {rule.minimum_coverage:.0%}")
+    return tuple(reasons)
+
+
+def _in_the_way(deciding: Sequence[RatioResult], failures: FailureResult, confidence: float) -> list[str]:
+    reasons: list[str] = []
+    alone = [figure_name(result) for result in deciding if result.verdict == "worse"]
+    alone += ["failures"] if failures.verdict == "worse" else []
+    if alone:
+        figures = len(deciding) + 1
+        reasons.append(f"{', '.join(alone)} beyond the margin, but one of {figures} figures can be by chance")
+    unclear = [figure_name(result) for result in deciding if result.verdict == "undecided"]
+    if unclear:
+        reasons.append(f"{', '.join(unclear)} can be on either side of the margin")
+    if failures.verdict == "undecided":
+        reasons.append(_failure_reason(failures, confidence))
+    return reasons
+
+
+def _failure_reason(failures: FailureResult, confidence: float) -> str:
+    if failures.champion_rate == failures.candidate_rate == 0.0 and failures.worst_case == 0.0:
+        needed = betting.groups_without_failure(failures.margin, confidence)
+        return (
+            f"no failure, and {failures.groups} groups cannot exclude {failures.margin:.1%} more of them "
+            f"(about {needed} would)"
+        )
+    return "failures can be on either side of the margin"

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tasc_pipeline.control.comparing import compare
+from tasc_pipeline.control.fairness import Conditions
+from tasc_pipeline.control.sentences import asides
+from tests.support.comparison_rows import question, rows, swapped
+
+
+def _ratio(result, metric: str, statistic: str = "median"):
+    return next(item for item in result.ratios if (item.metric, item.statistic) == (metric, statistic))
+
+
+def test_a_ten_per_cent_ttft_regression_is_found() -> None:
+    result = compare(question(), rows(1, ttft=1.10))
+    assert result.verdict == "worse"
+    assert _ratio(result, "ttft").estimate == pytest.approx(1.10, abs=0.01)
+    assert _ratio(result, "ttft").verdict == "worse"
+    assert _ratio(result, "tpot").verdict == "no-worse"
+    assert result.sentence.startswith("candidate is worse than champion: TTFT 1.10x (")
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_an_a_a_pair_is_no_worse(seed: int) -> None:
+    result = compare(question(margin=1.10), rows(seed))
+    assert (result.verdict, result.reasons) == ("no-worse", ())
+    assert all(item.verdict == "no-worse" for item in result.ratios)
+
+
+def test_the_same_rows_in_any_order_give_the_same_result() -> None:
+    observations = rows(5, ttft=1.04)
+    shuffled = list(observations)
+    random.Random(7).shuffle(shuffled)
+    assert compare(question(), observations).to_json() == compare(question(), shuffled).to_json()
+
+
+def test_exchanging_champion_and_candidate_inverts_every_ratio() -> None:
+    observations = rows(6, ttft=1.08)
+    one, other = compare(question(), observations), compare(question(), swapped(observations))
+    for first, second in zip(one.ratios, other.ratios, strict=True):
+        assert first.estimate == pytest.approx(1 / second.estimate)
+    ttft, turned = _ratio(one, "ttft"), _ratio(other, "ttft")
+    assert (ttft.interval.low, ttft.interval.high) == pytest.approx((1 / turned.interval.high, 1 / turned.interval.low))
+
+
+def test_few_groups_are_undecided_and_the_sentence_says_so() -> None:
+    result = compare(question(), rows(7, groups=9, ttft=2.0))
+    assert result.verdict == "undecided"
+    assert result.reasons == ("9 groups, the study asks for 10",)
+    assert "9 groups, the study asks for 10" in result.sentence
+
+
+def test_low_coverage_is_undecided_and_counted_in_the_sentence() -> None:
+    observations = [
+        replace(item, dispatch_state="sent_unknown", status="aborted") if item.case_id < "case-030" else item
+        for item in rows(8)
+    ]
+    result = compare(question(), observations)
+    assert result.reasons == ("coverage 62%, the study asks for 90%",)
+    assert (
+        "120 of 320 planned executions have no answer that counts (120 unknown, 0 not sent, 0 not attempted)."
+        in result.sentence
+    )
+
+
+def test_unknown_executions_alone_forbid_no_worse() -> None:
+    observations = rows(9)
+    lost = [
+        replace(item, state="not_sent", dispatch_state="not_sent", status=None)
+        if item.profile_id == "candidate" and item.case_id < "case-012"
+        else item
+        for item in observations
+    ]
+    result = compare(question(failure_margin=0.2), lost)
+    assert result.failures.difference == 0.0
+    assert result.failures.worst_case == pytest.approx(0.15)
+    assert result.failures.verdict == "undecided"
+    assert result.verdict == "undecided"
+
+
+def test_a_candidate_that_fails_is_worse_though_it_is_fast() -> None:
+    observations = [
+        replace(item, status="failure", reason="timeout")
+        if item.profile_id == "candidate" and item.case_id < "case-040"
+        else item
+        for item in rows(10, ttft=0.5)
+    ]
+    result = compare(question(), observations)
+    assert result.failures.difference == 0.5
+    assert result.verdict == "worse"
+
+
+def test_no_failure_at_all_does_not_exclude_a_small_difference() -> None:
+    result = compare(question(failure_margin=0.02, margin=1.10), rows(11))
+    assert result.verdict == "undecided"
+    assert result.reasons == ("no failure, and 80 groups cannot exclude 2.0% more of them (about 217 would)",)
+
+
+def test_tpot_stands_for_itl_where_tokens_per_event_differ() -> None:
+    observations = [
+        replace(item, tokens_per_event=4.0) if item.profile_id == "candidate" else item for item in rows(12)
+    ]
+    result = compare(question(), observations)
+    assert (_ratio(result, "itl").deciding, _ratio(result, "tpot").deciding) == (False, True)
+    assert _ratio(result, "itl").set_aside == "tokens per event differ: TPOT stands for it"
+    assert "Not equal on both sides: tokens per event differ." in result.sentence
+    assert "ITL" not in result.sentence
+
+
+def test_tpot_stands_for_itl_where_gaps_are_zero() -> None:
+    observations = [replace(item, itl_p50_ms=0.0) if item.case_id < "case-008" else item for item in rows(13)]
+    itl = _ratio(compare(question(), observations), "itl")
+    assert (itl.pairs, itl.deciding) == (160, False)
+    assert itl.set_aside == "10% of pairs have a gap of zero, several events in one read: TPOT stands for it"
+
+
+def test_a_p95_of_few_groups_is_set_aside() -> None:
+    result = compare(question(), rows(14, groups=40))
+    p95 = _ratio(result, "ttft", "p95")
+    assert (p95.deciding, p95.interval.low, p95.set_aside) == (False, None, "40 groups, a 95th percentile needs 60")
+    assert result.verdict == "no-worse"
+
+
+def test_one_figure_of_many_just_beyond_its_margin_is_not_yet_worse() -> None:
+    found = compare(question(), rows(15, ttft=1.0703))
+    ttft = _ratio(found, "ttft")
+    assert ttft.joint_low < ttft.margin < ttft.interval.low
+    assert found.verdict == "undecided"
+    assert found.reasons[0] == "TTFT beyond the margin, but one of 9 figures can be by chance"
+
+
+def test_the_noise_floor_needs_two_replicates_and_is_near_the_champions_own_noise() -> None:
+    assert all(item.noise_floor is None for item in compare(question(), rows(16, replicates=1)).ratios)
+    floor = _ratio(compare(question(), rows(16, noise=0.03)), "ttft").noise_floor
+    # a median of 80 differences of two calls: 1.96 * 1.2533 * 0.03 * sqrt(2) / sqrt(80) = 0.0117
+    assert 0.005 < floor < 0.02
+
+
+def test_conditions_of_the_servers_stand_in_the_strip_and_in_the_sentence() -> None:
+    conditions = {
+        "champion": Conditions(running=2.0, waiting=0.0),
+        "candidate": Conditions(running=9.0, waiting=0.1, throttled_share=0.4),
+    }
+    result = compare(question(), rows(17), conditions=conditions)
+    items = {item.item: item for item in result.fairness}
+    assert (
+        items["server-running"].champion,
+        items["server-running"].candidate,
+        items["server-running"].imbalanced,
+    ) == (2.0, 9.0, True)
+    assert (items["server-waiting"].imbalanced, items["throttled-share"].imbalanced) == (False, False)
+    assert result.sentence.endswith("Not equal on both sides: load at the servers differs.")
+
+
+def test_a_recurring_study_is_ruled_on_its_sequence() -> None:
+    earlier = []
+    for window in range(4):
+        result = compare(question(recurring=True, window=window, margin=1.15), rows(20 + window), earlier)
+        assert result.sequence.windows == window + 1
+        earlier.append(result.summary)
+    assert result.sequence.earlier_windows == ("window-000", "window-001", "window-002")
+    ttft = _ratio(result, "ttft")
+    assert ttft.interval.method == "asymptotic-confidence-sequence"
+    assert 0 < result.sequence.spent < result.sequence.alpha
+    assert result.verdict == "no-worse"
+    assert "and 4 windows." in result.sentence
+
+
+def test_a_later_window_changes_nothing_of_an_earlier_one() -> None:
+    later = compare(question(recurring=True, window=9), rows(30)).summary
+    alone = compare(question(recurring=True, window=3), rows(31))
+    assert compare(question(recurring=True, window=3), rows(31), [later]).to_json() == alone.to_json()
+
+
+def test_a_single_look_of_a_recurring_study_is_wider_than_a_fixed_interval() -> None:
+    fixed, sequence = (
+        _ratio(compare(question(recurring=recurring), rows(32)), "ttft").interval for recurring in (False, True)
+    )
+    assert sequence.low < fixed.low
+    assert sequence.high > fixed.high
+
+
+def test_what_stands_beside_the_figures() -> None:
+    assert asides(compare(question(), rows(33))) == ()
+    assert asides(compare(question(recurring=True), rows(34, groups=40))) == (
+        "TTFT p95, ITL p95, TPOT p95, E2E p95 shown only: 40 groups, a 95th percentile needs 60",
+        "intervals hold over all looks, so far at 1 window; they have used 0.02% of an error of 5.0% per figure",
+    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -126,7 +127,7 @@ def test_an_open_database_file_blocks_no_publication(house, make_rows) -> None:
 
 
 def test_the_shell_opens_tasc_sql_from_the_state_folder(house, make_rows) -> None:
-    shell = shutil.which("duckdb")
+    shell = shutil.which("duckdb", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if shell is None:
         pytest.skip("the DuckDB shell is not installed")
     house.publish_traces(KEY, make_rows(cases=1))

@@ -1,0 +1,1 @@
+"""Dagster definitions, warehouse, command line, and the pure decision side in ``control``."""

@@ -1,0 +1,1 @@
+"""Assets: each reads its inputs, calls one step, publishes, and reports metadata. No IO manager; they write their own files."""

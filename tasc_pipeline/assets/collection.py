@@ -1,0 +1,136 @@
+"""Receipts, plan, collection and manifest of a sealed window.
+
+The collecting step is synchronous and owns its event loop: on terminate it stops new sends, drains, writes, restores the
+signal handlers and raises Dagster's interruption. It never retries at any layer; the journal's lock decides who may send.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from tasc_collector.shadow.progress import Snapshot
+from tasc_pipeline.assets.metadata import collection_metadata, plan_metadata, receipts_metadata, window_metadata
+from tasc_pipeline.partitions import one_window_per_run, sealed_windows
+from tasc_pipeline.resources import StateFolder
+from tasc_pipeline.steps import close, collect, plan
+
+OWNERS = ["team:inference-platform"]
+OBSERVE_EVERY_S = 15.0
+"""A Dagster event costs milliseconds: progress is one observation per quarter minute, never one per call."""
+
+
+@dg.asset(
+    partitions_def=sealed_windows,
+    backfill_policy=one_window_per_run,
+    group_name="authority",
+    kinds={"json"},
+    owners=OWNERS,
+    code_version="1",
+    description="The capability receipts that the window's plan pins, each loaded by digest and verified. A missing one fails.",
+)
+def capability_receipts(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
+    """Load exactly the receipts that the plan pins."""
+    loaded = plan.load_receipts(state.home(), context.partition_key)
+    return dg.MaterializeResult(metadata=receipts_metadata(loaded), data_version=dg.DataVersion(loaded.digest))
+
+
+@dg.asset(
+    partitions_def=sealed_windows,
+    backfill_policy=one_window_per_run,
+    group_name="authority",
+    kinds={"json"},
+    owners=OWNERS,
+    code_version="1",
+    deps=[capability_receipts],
+    description="The issued collection plan: loaded, verified and compared with the operator's pin. Never issued here.",
+)
+def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
+    """Load the approved plan."""
+    approved = plan.load_approved(state.home(), context.partition_key)
+    return dg.MaterializeResult(metadata=plan_metadata(approved), data_version=dg.DataVersion(approved.digest))
+
+
+@dg.multi_asset(
+    name="collection",
+    specs=[
+        dg.AssetSpec(
+            "accepted_traces",
+            deps=[run_plans],
+            group_name="evidence",
+            kinds={"parquet"},
+            owners=OWNERS,
+            code_version="1",
+            skippable=True,
+            description="Every planned execution of the window: signed envelopes, attempts and token timelines; what was "
+            "certainly not sent; what is unknown.",
+        ),
+        dg.AssetSpec(
+            "device_snapshots",
+            deps=[run_plans],
+            group_name="evidence",
+            kinds={"parquet"},
+            owners=OWNERS,
+            code_version="1",
+            skippable=True,
+            description="What the devices of the collecting host were doing before, during and after the window.",
+        ),
+        dg.AssetSpec(
+            "metric_samples",
+            deps=[run_plans],
+            group_name="evidence",
+            kinds={"parquet"},
+            owners=OWNERS,
+            code_version="1",
+            skippable=True,
+            description="What the servers said about themselves before, during and after the window.",
+        ),
+    ],
+    partitions_def=sealed_windows,
+    backfill_policy=one_window_per_run,
+    can_subset=False,
+)
+def collection(context: dg.AssetExecutionContext, state: StateFolder) -> Iterator[dg.MaterializeResult[None]]:
+    """Collect the window, or finish it; publish what it left."""
+    home, window_key = state.home(), context.partition_key
+
+    def show(snapshot: Snapshot) -> None:
+        context.log_event(
+            dg.AssetObservation(
+                "accepted_traces",
+                partition=window_key,
+                metadata={
+                    "done": snapshot.done,
+                    "total": snapshot.total,
+                    "rate_per_s": snapshot.rate_per_s or 0.0,
+                    "left_s": snapshot.left_s or 0.0,
+                },
+            )
+        )
+
+    result = collect.collect(home, window_key, show=show, show_every_s=OBSERVE_EVERY_S)
+    if result.stopped_by_signal:
+        raise dg.DagsterExecutionInterruptedError
+    # every durable write is done before the first yield: a consumer that fails at a yield closes this generator
+    published = collect.publish(home, window_key)
+    for name in ("accepted_traces", "device_snapshots", "metric_samples"):
+        yield dg.MaterializeResult(
+            asset_key=name,
+            metadata=collection_metadata(name, result, published),
+            data_version=dg.DataVersion(published.version(name)),
+        )
+
+
+@dg.asset(
+    partitions_def=sealed_windows,
+    backfill_policy=one_window_per_run,
+    group_name="evidence",
+    kinds={"json"},
+    owners=OWNERS,
+    code_version="1",
+    deps=["accepted_traces", "device_snapshots", "metric_samples"],
+    description="The closed window: manifest v2 and the link that binds it to its declaration and plan.",
+)
+def window_manifests(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
+    """Close the window."""
+    closed = close.close(state.home(), context.partition_key)
+    return dg.MaterializeResult(metadata=window_metadata(closed), data_version=dg.DataVersion(closed.link.digest))

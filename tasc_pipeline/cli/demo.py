@@ -1,0 +1,99 @@
+"""``tasc demo``: the main job with no further question, on contract servers or (``--live``) on real engines."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tasc_pipeline.cli.common import now, out, say
+from tasc_pipeline.cli.show_progress import terminal_progress
+from tasc_pipeline.cli.tables import print_assessment
+from tasc_pipeline.demo import flow, servers
+from tasc_pipeline.home import Home, default_home
+from tasc_pipeline.home.files import make_folder
+from tasc_pipeline.home.setup import init_home
+from tasc_pipeline.steps.assess import report_path
+from tasc_pipeline.steps.new_study import NewStudy, Server
+from tasc_pipeline.warehouse.database import build_views
+
+STUDY, LIVE_STUDY = "demo", "demo-live"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    live: Annotated[
+        bool, typer.Option("--live", help="Two real llama.cpp servers instead of contract servers.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="First of two ports on loopback.")] = servers.CHAMPION.port,
+    prompts: Annotated[Path | None, typer.Option(help="Prompts instead of the example's.")] = None,
+    answer_prefix: Annotated[
+        str, typer.Option(help="Put before every answer of the contract servers; for privacy tests.", hidden=True)
+    ] = "",
+) -> None:
+    """Set up, compare two servers in one sealed window, and print the verdict. Run again to finish or to add a window."""
+    home = default_home()
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    init_home(home, now(), say)
+    build_views(home.root, clock=now)
+    cases = prompts or flow.example_prompts()
+    with ExitStack() as stack:
+        study = _live(stack, home, cases) if live else _contract(stack, home, cases, port, answer_prefix)
+        show = stack.enter_context(terminal_progress())
+        key, report = flow.run_window(home, study, say, show)
+    console = out()
+    print_assessment(console, report)
+    where = home.window(key)
+    for name, text in (
+        ("report", str(report_path(home, key))),
+        ("records", str(where)),
+        ("parquet", str(home.warehouse)),
+        ("dagster instance", str(home.dagster)),
+    ):
+        console.print(f"{name:17} {text}", markup=False)
+    for name, text in (
+        ("open them with:", "make ui      (Dagster)"),
+        ("", ".venv/bin/tasc sql      (DuckDB)"),
+        ("", f".venv/bin/tasc report {key}"),
+    ):
+        console.print(f"{name:17} {text}", markup=False)
+
+
+def _contract(stack: ExitStack, home: Home, cases: Path, port: int, answer_prefix: str) -> str:
+    ledgers = home.root / "demo"
+    make_folder(ledgers)
+    champion, candidate = (
+        replace(servers.CHAMPION, port=port, answer_prefix=answer_prefix),
+        replace(servers.CANDIDATE, port=port + 1, answer_prefix=answer_prefix),
+    )
+    origins = stack.enter_context(servers.running((champion, candidate), ledgers))
+    say(f"contract servers: {champion.runtime} at {origins['champion']}, {candidate.runtime} at {origins['candidate']}")
+    flow.ensure_study(home, _wanted(STUDY, Server(origins["champion"]), Server(origins["candidate"]), cases), say)
+    return STUDY
+
+
+def _live(stack: ExitStack, home: Home, cases: Path) -> str:
+    from tasc_pipeline.demo import live
+
+    engines = stack.enter_context(live.running(home, say))
+    flow.ensure_study(home, _wanted(LIVE_STUDY, engines["champion"], engines["candidate"], cases), say)
+    return LIVE_STUDY
+
+
+def _wanted(study: str, champion: Server, candidate: Server, cases: Path) -> NewStudy:
+    return NewStudy(
+        study_id=study,
+        owner="demo",
+        champion=champion,
+        candidates=(candidate,),
+        prompts=cases,
+        maximum_output_tokens=32,
+    )

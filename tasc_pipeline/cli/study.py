@@ -1,0 +1,93 @@
+"""``tasc study new``: two URLs and a file of prompts become a study."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tasc_pipeline.cli.common import home, now, out
+from tasc_pipeline.home.studies import load_study
+from tasc_pipeline.steps.admission import conditional_routes
+from tasc_pipeline.steps.new_study import NewStudy, Server, StudyOutcome, new_study
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, help="Studies: what is compared with what.")
+    group.command("new")(new)
+    app.add_typer(group, name="study")
+
+
+def new(
+    champion: Annotated[str, typer.Option(help="Origin of the server that serves your users today.")],
+    candidate: Annotated[list[str], typer.Option(help="Origin of a server that might; may be repeated.")],
+    prompts: Annotated[
+        Path, typer.Option(help="Text lines, OpenAI messages, OpenAI batch lines or our own case lines.")
+    ],
+    study: Annotated[str, typer.Option(help="Id of the new study.")] = "first",
+    owner: Annotated[str, typer.Option(help="Who answers for it.")] = "",
+    route: Annotated[str | None, typer.Option(help="Route, such as completions; chosen if not given.")] = None,
+    stream: Annotated[bool, typer.Option(help="Stream the answers.")] = True,
+    replicates: Annotated[int, typer.Option(min=1, help="How often each prompt is sent to each server.")] = 2,
+    concurrency: Annotated[int, typer.Option(min=1, help="Pairs in flight.")] = 4,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Output tokens per answer at most.")] = 64,
+    margin: Annotated[float, typer.Option(help="Largest latency ratio that still counts as no worse.")] = 1.10,
+    overlap: Annotated[bool, typer.Option(help="Send both of a pair at once instead of one after the other.")] = False,
+    champion_runtime: Annotated[str | None, typer.Option(help="Declare instead of observe.")] = None,
+    champion_build: Annotated[str | None, typer.Option()] = None,
+    champion_model: Annotated[str | None, typer.Option()] = None,
+    champion_secret: Annotated[str | None, typer.Option(help="env:NAME or keyfile:NAME.")] = None,
+    candidate_runtime: Annotated[str | None, typer.Option()] = None,
+    candidate_build: Annotated[str | None, typer.Option()] = None,
+    candidate_model: Annotated[str | None, typer.Option()] = None,
+    candidate_secret: Annotated[str | None, typer.Option()] = None,
+) -> None:
+    """Write a comparison study. Only passive requests are made."""
+    found = home()
+    wanted = NewStudy(
+        study_id=study,
+        owner=owner or getpass.getuser(),
+        champion=Server(champion, champion_runtime, champion_build, champion_model, champion_secret),
+        candidates=tuple(
+            Server(url, candidate_runtime, candidate_build, candidate_model, candidate_secret) for url in candidate
+        ),
+        prompts=prompts,
+        route=route,
+        stream=stream,
+        replicates=replicates,
+        concurrency=concurrency,
+        maximum_output_tokens=max_tokens,
+        margin=margin,
+        overlap=overlap,
+    )
+    print_study(new_study(found, wanted, now()))
+    needed = conditional_routes(found, load_study(found, study))
+    console = out()
+    for profile_id, command in needed.items():
+        console.print(f"{profile_id}: this route is conditional; admit it with: {command}", markup=False)
+    console.print(f"next: tasc seal {study}", markup=False)
+
+
+def print_study(outcome: StudyOutcome) -> None:
+    """What was found out about each server, and what the study may cost."""
+    from rich.table import Table
+
+    table = Table("profile", "runtime", "build", "model", "revision")
+    for profile_id, found in outcome.found:
+        values = (found.runtime, found.build, found.model_id, found.model_revision)
+        table.add_row(
+            profile_id, *("unknown" if value is None else f"{value.value} ({value.basis})" for value in values)
+        )
+    console = out()
+    console.print(table)
+    study, comparison = outcome.study, outcome.comparison
+    calls = outcome.cases * comparison.replicates * len(comparison.profiles)
+    console.print(
+        f"{outcome.cases} cases x {comparison.replicates} replicates x {len(comparison.profiles)} profiles = {calls} calls, "
+        f"at most {calls * comparison.maximum_output_tokens} output tokens, route {study.targets[0].route} ({study.targets[0].framing})",
+        markup=False,
+    )
+    console.print(f"written: {outcome.folder}", markup=False)

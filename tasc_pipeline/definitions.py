@@ -1,0 +1,26 @@
+"""The one Dagster entry: ``defs``, code location ``tasc``."""
+
+from __future__ import annotations
+
+import warnings
+
+import dagster as dg
+
+with warnings.catch_warnings():
+    # partitioned checks and backfill policies are used on purpose (docs/decisions/0005); a user need not read of it at every start
+    warnings.simplefilter("ignore", dg.BetaWarning)
+    warnings.simplefilter("ignore", dg.PreviewWarning)
+    from tasc_pipeline.assets import assessment, collection
+    from tasc_pipeline.checks import CHECKS
+    from tasc_pipeline.jobs import JOBS
+    from tasc_pipeline.resources import StateFolder
+    from tasc_pipeline.sensors import SENSORS
+
+defs = dg.Definitions(
+    assets=dg.load_assets_from_modules([collection, assessment]),
+    asset_checks=CHECKS,
+    jobs=JOBS,
+    sensors=SENSORS,
+    resources={"state": StateFolder()},
+    executor=dg.in_process_executor,
+)

@@ -1,0 +1,1 @@
+"""The main job, start to end, on servers that the demo starts and stops itself."""

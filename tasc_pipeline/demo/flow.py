@@ -1,0 +1,110 @@
+"""One window of the demo's study: seal, plan, approve, collect through Dagster, assess. Run again, it finishes before it adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tasc_collector.contracts.report import AssessmentReport
+from tasc_collector.errors import InputError, TascError
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, WindowFolder, window_keys
+from tasc_pipeline.instance import add_partition, run_job
+from tasc_pipeline.steps import plan, seal
+from tasc_pipeline.steps.new_study import NewStudy, StudyOutcome, new_study
+from tasc_pipeline.steps.watch import Show, watching
+
+LEAD_S = 3.0
+"""The demo's window starts a few seconds ahead: it is sealed before anything is collected."""
+
+
+def ensure_study(home: Home, wanted: NewStudy, say: Callable[[str], None]) -> StudyOutcome | None:
+    """Make the study, or use the one that an earlier demo left (then None)."""
+    if home.study(wanted.study_id).exists():
+        say(f"study {wanted.study_id}: as an earlier run left it")
+        return None
+    outcome = new_study(home, wanted, datetime.now(UTC))
+    say(
+        f"study {wanted.study_id}: {outcome.cases} cases x {wanted.replicates} replicates x {len(outcome.found)} servers, "
+        f"route {outcome.study.targets[0].route}"
+    )
+    return outcome
+
+
+def unfinished(home: Home, study_id: str) -> str | None:
+    """Key of a window of the study that was begun and not closed, the newest one."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    for key in reversed(window_keys(home)):
+        folder = WindowFolder(home, key)
+        ring = plan.key_ring(home)
+        declaration = folder.declaration(ring).record
+        begun = declaration.study_id == study_id and not folder.has(LINK)
+        if begun and (home.run(key).exists() or now < declaration.event_time_end_exclusive):
+            return key
+    return None
+
+
+def run_window(home: Home, study_id: str, say: Callable[[str], None], show: Show) -> tuple[str, AssessmentReport]:
+    """Finish the window that an earlier run left, or add a new one.
+
+    Args:
+        home: the state folder.
+        study_id: the study.
+        say: one line of what happens.
+        show: progress of the collection.
+
+    Raises:
+        TascError: the job did not succeed; says how to see why.
+    """
+    key = unfinished(home, study_id)
+    if key is None:
+        declaration = seal.seal(
+            home,
+            study_id,
+            seal.SealOptions(lead_s=LEAD_S),
+            datetime.now(UTC),
+            add_partition=lambda made: add_partition(home, made),
+        )
+        key = declaration.window_key
+        say(f"sealed {key}")
+    else:
+        say(f"finishing {key}, which an earlier run left")
+        add_partition(home, key)
+    folder = WindowFolder(home, key)
+    if not folder.has(PLAN):
+        made, estimate = plan.make_plan(home, key, datetime.now(UTC), write=True)
+        say(
+            f"plan {made.digest[:23]}…: {estimate.calls} calls and {estimate.warm_up_calls} warm-up calls, "
+            f"at most {estimate.output_tokens} output tokens"
+        )
+    if not folder.has(APPROVAL):
+        plan.approve(home, key, folder.plan(plan.key_ring(home)).record.digest, datetime.now(UTC))
+        say("approved with the operator's key")
+    for job in ("shadow_window", "assess_window"):
+        say(f"Dagster job {job} on this partition")
+        with watching(show):
+            succeeded = run_job(home, job, key)
+        if not succeeded:
+            raise TascError(
+                f"the job {job} did not succeed",
+                where=key,
+                way_out=f"see why with `tasc ui`, then run the same command again; or without Dagster: tasc collect {key}",
+            )
+    return key, folder.report().record
+
+
+def example_prompts() -> Path:
+    """The example's prompts.
+
+    Raises:
+        InputError: the folder ``examples`` is not beside the package, as in an installation without a checkout.
+    """
+    path = Path(__file__).resolve().parents[2] / "examples" / "comparison" / "prompts.txt"
+    if not path.is_file():
+        raise InputError(
+            "the example's prompts are not here",
+            where=str(path),
+            way_out="run the demo from a checkout, or name your own: tasc study new --prompts FILE",
+        )
+    return path

@@ -1,0 +1,77 @@
+"""Records that a person writes in TOML: Python names as keys, comments kept where a command edits them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomlkit
+from pydantic import ValidationError
+from pydantic.alias_generators import to_snake
+
+from tasc_collector.canonical import canonical_bytes
+from tasc_collector.contracts.base import Record, input_error
+from tasc_collector.errors import InputError
+from tasc_collector.limits import RECORD_MAX_BYTES
+
+R = TypeVar("R", bound=Record)
+
+
+def read_toml(cls: type[R], path: Path) -> R:
+    """Read a record from a TOML file.
+
+    Raises:
+        InputError: the file is missing, too large, no TOML, or a field is unknown, missing or breaks its rule.
+    """
+    where = str(path)
+    if path.is_symlink() or not path.is_file():
+        raise InputError(
+            "there is no such file", where=where, way_out="check the name, or make it with: tasc study new"
+        )
+    data = path.read_bytes()
+    if len(data) > RECORD_MAX_BYTES:
+        raise InputError(
+            "the file is too large", where=where, rule=f"at most {RECORD_MAX_BYTES} bytes", way_out="restore the file"
+        )
+    try:
+        value = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        line = getattr(error, "lineno", None)
+        raise InputError(
+            "not valid TOML", where=where if line is None else f"{where}:{line}", way_out="correct the line"
+        ) from None
+    try:
+        return cls.model_validate_json(canonical_bytes(value), by_name=True, by_alias=False)
+    except ValidationError as error:
+        problem = input_error(error, where=where)
+        raise InputError(
+            problem.what,
+            where=where,
+            field=None if problem.field is None else ".".join(to_snake(part) for part in problem.field.split(".")),
+            way_out=problem.way_out,
+        ) from None
+
+
+def dump_toml(record: Record, comments: dict[str, str] | None = None) -> bytes:
+    """The TOML form of a record; nulls are left out, ``comments`` (field to line) stand above their field."""
+    document = tomlkit.document()
+    plain = dict(_without_null(record.model_dump(mode="json", by_alias=False)))
+    scalars = {key: value for key, value in plain.items() if not isinstance(value, dict) and not _is_table_list(value)}
+    for key, value in (*scalars.items(), *((key, value) for key, value in plain.items() if key not in scalars)):
+        if comments and key in comments:
+            document.add(tomlkit.comment(comments[key]))
+        document.add(key, tomlkit.item(value))
+    return tomlkit.dumps(document).encode()
+
+
+def _is_table_list(value: Any) -> bool:  # Any: a JSON value
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _without_null(value: Any) -> Any:  # Any: a JSON value
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_null(item) for item in value]
+    return value

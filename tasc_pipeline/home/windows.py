@@ -1,0 +1,154 @@
+"""A window's folder: which records it holds, written once, read with their signatures checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tasc_collector.contracts.base import Parsed, Record
+from tasc_collector.contracts.case_set import CaseSetFile
+from tasc_collector.contracts.collection import CollectionPlan, PlanApproval
+from tasc_collector.contracts.manifest import WindowManifest
+from tasc_collector.contracts.operations import KeyRing, KeyRole
+from tasc_collector.contracts.report import AssessmentReport
+from tasc_collector.contracts.scalars import WINDOW_KEY_PATTERN
+from tasc_collector.contracts.signed import SignedRecord
+from tasc_collector.contracts.window import WindowDeclaration, WindowLink
+from tasc_collector.errors import DigestMismatch, InputError
+from tasc_collector.wire.records import read_record_file
+from tasc_pipeline.home import keys
+from tasc_pipeline.home.files import make_folder, write_file
+from tasc_pipeline.home.layout import Home
+
+R = TypeVar("R", bound=Record)
+S = TypeVar("S", bound=SignedRecord)
+
+DECLARATION, CASE_SET, PLAN, APPROVAL, MANIFEST, LINK, REPORT = (
+    "declaration.json",
+    "case-set.json",
+    "plan.json",
+    "approval.json",
+    "manifest.json",
+    "link.json",
+    "assessment.json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFolder:
+    """The records of one window."""
+
+    home: Home
+    window_key: str
+
+    @property
+    def path(self) -> Path:
+        """Where they are."""
+        return self.home.window(self.window_key)
+
+    def has(self, name: str) -> bool:
+        """Whether a record is there."""
+        return (self.path / name).is_file()
+
+    def write(self, name: str, record: Record) -> Path:
+        """Write a record once; the same record again is fine, another is refused."""
+        make_folder(self.path)
+        write_file(self.path / name, record.canonical())
+        return self.path / name
+
+    def declaration(self, ring: KeyRing) -> Parsed[WindowDeclaration]:
+        """The declaration, its signature and that the key is its own."""
+        parsed = self._signed(
+            WindowDeclaration, DECLARATION, ring, ("operator", "dispatch"), "declared_at", "run: tasc seal STUDY"
+        )
+        if parsed.record.window_key != self.window_key:
+            raise DigestMismatch(
+                "the declaration does not give this window key",
+                where=str(self.path / DECLARATION),
+                rule="the key ends in the declaration's digest",
+                way_out="use the key that `tasc status` shows; restore the file if it was edited",
+            )
+        return parsed
+
+    def case_set(self) -> Parsed[CaseSetFile]:
+        """The planned cases, by keyed identity."""
+        return read_record_file(CaseSetFile, self._existing(CASE_SET, f"run: tasc plan {self.window_key}"))
+
+    def plan(self, ring: KeyRing) -> Parsed[CollectionPlan]:
+        """The plan and its signature; whether it is approved is another question."""
+        way_out = f"run: tasc plan {self.window_key}"
+        parsed = self._signed(CollectionPlan, PLAN, ring, ("operator", "dispatch"), "issued_at", way_out)
+        if parsed.record.window_key != self.window_key:
+            raise DigestMismatch(
+                "the plan is for another window", where=str(self.path / PLAN), field="windowKey", way_out=way_out
+            )
+        return parsed
+
+    def approval(self, ring: KeyRing) -> Parsed[PlanApproval]:
+        """The operator's pin."""
+        return self._signed(
+            PlanApproval,
+            APPROVAL,
+            ring,
+            ("operator",),
+            "approved_at",
+            f"run: tasc plan approve {self.window_key} DIGEST",
+        )
+
+    def link(self, ring: KeyRing) -> Parsed[WindowLink]:
+        """The link that closed the window."""
+        return self._signed(WindowLink, LINK, ring, ("collector",), "closed_at", f"run: tasc collect {self.window_key}")
+
+    def manifest(self) -> WindowManifest:
+        """The window's manifest; its own digest is checked."""
+        return read_record_file(WindowManifest, self._existing(MANIFEST, f"run: tasc collect {self.window_key}")).record
+
+    def report(self) -> Parsed[AssessmentReport]:
+        """The newest assessment."""
+        return read_record_file(AssessmentReport, self._existing(REPORT, f"run: tasc assess {self.window_key}"))
+
+    def _existing(self, name: str, way_out: str) -> Path:
+        if not self.has(name):
+            raise InputError(f"the window has no {name}", where=self.window_key, way_out=way_out)
+        return self.path / name
+
+    def _signed(
+        self, cls: type[S], name: str, ring: KeyRing, roles: tuple[KeyRole, ...], at: str, way_out: str
+    ) -> Parsed[S]:
+        path = self._existing(name, way_out)
+        parsed = read_record_file(cls, path)
+        signed_at: str = getattr(parsed.record, at)
+        key = keys.public_key(ring, parsed.record.signature.authority_key_id, roles, signed_at, where=str(path))
+        cls.check_signature(parsed, key, where=str(path))
+        return parsed
+
+
+def window_folder(home: Home, window_key: str) -> WindowFolder:
+    """The folder of a window that was sealed.
+
+    Raises:
+        InputError: the key breaks its grammar, or no such window was sealed.
+    """
+    if not re.fullmatch(WINDOW_KEY_PATTERN, window_key) or ".." in window_key:
+        raise InputError(
+            "this is no window key", where=window_key[:80], rule=WINDOW_KEY_PATTERN, way_out="run: tasc status"
+        )
+    folder = WindowFolder(home, window_key)
+    if not folder.has(DECLARATION):
+        raise InputError(
+            "no window with this key was sealed",
+            where=window_key,
+            way_out="run: tasc status, or seal one: tasc seal STUDY",
+        )
+    return folder
+
+
+def window_keys(home: Home) -> list[str]:
+    """Keys of all sealed windows, oldest folder name first."""
+    return (
+        sorted(entry.name for entry in home.windows.iterdir() if (entry / DECLARATION).is_file())
+        if home.windows.is_dir()
+        else []
+    )

@@ -1,0 +1,248 @@
+"""Collecting a window with everything that the state folder holds, and publishing what its journal says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tasc_collector.contracts.collection import OpenLoad
+from tasc_collector.contracts.instance import RuntimeInstance
+from tasc_collector.errors import DigestMismatch, InputError
+from tasc_collector.identity import PayloadKey
+from tasc_collector.invocation.admission import CapabilityAdmission
+from tasc_collector.invocation.prepare import CallTarget
+from tasc_collector.runtimes.profile import Framing, Route
+from tasc_collector.secrets import process_secrets
+from tasc_collector.shadow.arrivals import read_arrivals
+from tasc_collector.shadow.cases import Case
+from tasc_collector.shadow.context import RunContext
+from tasc_collector.shadow.envelopes import EnvelopeTerms
+from tasc_collector.shadow.progress import Snapshot
+from tasc_collector.shadow.runner import RunResult, run_blocking
+from tasc_collector.transport.clock import SystemClock
+from tasc_pipeline.home import keys
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.steps.admission import admission, endpoint_profile
+from tasc_pipeline.steps.collected import read_collected
+from tasc_pipeline.steps.metrics import read_scrapes, sampling
+from tasc_pipeline.steps.plan import ApprovedPlan, LoadedReceipts, load_approved, study_cases, verify_receipts
+from tasc_pipeline.steps.sampling import maxima, read_device_snapshots, sampling_devices
+from tasc_pipeline.steps.subjects import authentication_of
+from tasc_pipeline.steps.watch import both
+from tasc_pipeline.warehouse.database import build_views
+from tasc_pipeline.warehouse.publish import ManifestSigner
+from tasc_pipeline.warehouse.publish import publish as publish_table
+from tasc_pipeline.warehouse.record_rows import device_samples_table, metric_samples_table, receipts_table
+from tasc_pipeline.warehouse.rows import attempts_table, envelopes_table, token_events_table, traces_table
+
+ARRIVALS = "arrivals.txt"
+"""Trace of arrivals of a study, beside its ``study.toml``."""
+TERMINAL_EVERY_S = 1.0
+"""How often a watching terminal is told."""
+
+
+def collect(
+    home: Home, window_key: str, *, show: Callable[[Snapshot], None], show_every_s: float = 1.0, send: bool = True
+) -> RunResult:
+    """Collect an approved window, or finish it where an earlier run left off.
+
+    Args:
+        home: the state folder.
+        window_key: the window.
+        show: progress.
+        show_every_s: seconds between two calls of ``show``.
+        send: False to settle without sending; the case file is then not read.
+
+    Raises:
+        InputError: a record, signature, pin, case or bound refuses; nothing was sent.
+        JournalError: the journal is locked, corrupt, full or failed.
+    """
+    approved = load_approved(home, window_key)
+    cases = study_cases(approved.study) if send else ()
+    context = run_context(home, approved, cases)
+    show, show_every_s = both(show, show_every_s, TERMINAL_EVERY_S)
+    if not send:
+        return run_blocking(context, show=show, show_every_s=show_every_s, send=False)
+    with sampling(home, approved) as scrapes, sampling_devices(home, approved) as devices:
+        result = run_blocking(context, show=show, show_every_s=show_every_s)
+        if result.sent_calls == 0:
+            # samples go with calls; without any, running again must leave the same bytes
+            scrapes.forget()
+            devices.forget()
+        return result
+
+
+def run_context(home: Home, approved: ApprovedPlan, cases: tuple[Case, ...]) -> RunContext:
+    """Everything a run works with; keys are read here."""
+    study, plan = approved.study.study, approved.plan.record
+    payload = payload_key(home, approved)
+    admitted = verify_receipts(home, approved.ring, plan) if cases else None
+    return RunContext(
+        terms=_terms(home, approved, payload),
+        case_set=approved.case_set,
+        cases=cases,
+        calls={target.profile_id: _call(home, approved, target.profile_id, admitted) for target in plan.targets},
+        cost_model=None if approved.study.cost_model is None else approved.study.cost_model.record,
+        folder=home.run(plan.window_key),
+        journal_key=keys.hmac_key(home, study.keys.journal_hmac),
+        secrets=process_secrets(home.keys),
+        clock=SystemClock(),
+        arrivals=_arrivals(approved) if cases else None,
+    )
+
+
+def _arrivals(approved: ApprovedPlan) -> tuple[float, ...] | None:
+    """The study's trace of arrivals, where its load model follows one; the runner compares it with the plan's digest."""
+    load = approved.plan.record.load_model
+    if not isinstance(load, OpenLoad) or load.arrival != "trace":
+        return None
+    path = approved.study.folder / ARRIVALS
+    if not path.is_file():
+        raise InputError(
+            "the load model follows a trace of arrivals, which is not there", where=approved.study.study.study_id, field=ARRIVALS,
+            rule="seconds, one per line", way_out=f"put {ARRIVALS} into the study's folder",
+        )
+    with path.open("rb") as lines:
+        return read_arrivals(lines, where=ARRIVALS)
+
+
+def payload_key(home: Home, approved: ApprovedPlan) -> PayloadKey:
+    """The study's payload key."""
+    study = approved.study.study
+    return keys.payload_key(home, study.study_id, study.keys.payload_key_id, study.keys.payload_hmac)
+
+
+def _terms(home: Home, approved: ApprovedPlan, payload: PayloadKey) -> EnvelopeTerms:
+    study, rules, plan = approved.study.study, approved.study.rules, approved.plan.record
+    dispatch, collector = (
+        keys.signing_key(home, study.keys.dispatch_signing),
+        keys.signing_key(home, study.keys.collector_signing),
+    )
+    for name, key, authority in (
+        ("dispatch", dispatch, rules.dispatch_authority),
+        ("collector", collector, rules.collector_authority),
+    ):
+        if key.public_key.spki != authority.public_key_spki:
+            raise DigestMismatch(
+                f"the {name} key is not the one that the study names",
+                where=study.study_id,
+                field=f"{name}Authority",
+                way_out=f"restore the key, or fork the study: tasc study fork {study.study_id}",
+            )
+    return EnvelopeTerms(
+        plan=plan,
+        declaration=approved.declaration.record,
+        bound_plan_digest=_bound_plan(approved),
+        route_signal=getattr(rules, "route_signal", None),
+        payload_key=payload,
+        dispatch_key=dispatch,
+        dispatch_key_id=rules.dispatch_authority.key_id,
+        collector_key=collector,
+        collector_key_id=rules.collector_authority.key_id,
+    )
+
+
+def _bound_plan(approved: ApprovedPlan) -> str:
+    embedded = approved.plan.record.shadow_run_plan
+    return approved.digest if embedded is None else str(embedded["planDigest"])
+
+
+def _call(home: Home, approved: ApprovedPlan, profile_id: str, receipts: LoadedReceipts | None) -> CallTarget:
+    target = approved.plan.record.target(profile_id)
+    endpoint = approved.study.endpoints[profile_id]
+    profile = endpoint_profile(home, endpoint)
+    admitted: CapabilityAdmission | None = None
+    if receipts is not None:
+        admitted = admission(profile, target, receipts.of(profile_id), approved.plan.record.issued_at)
+    return CallTarget(
+        policy=approved.study.policy.record,
+        alias=target.endpoint_alias,
+        instance=RuntimeInstance(
+            endpoint_descriptor_digest=target.endpoint_binding_digest,
+            runtime=target.runtime,
+            backend=target.backend,
+            model=target.model,
+            configuration_digest=target.configuration_digest,
+        ),
+        profile=profile,
+        route=Route(target.route),
+        framing=Framing(target.framing),
+        limits=target.http_limits,
+        authentication=authentication_of(endpoint),
+        admission=admitted,
+        extension=None if approved.study.extension is None else approved.study.extension.record,
+        orchestration_descriptor_digest=approved.study.descriptor_digest(profile_id),
+    )
+
+
+ASSET_TABLES: Mapping[str, tuple[str, ...]] = {
+    "accepted_traces": ("traces", "attempts", "token_events", "envelopes"),
+    "device_snapshots": ("device_samples",),
+    "metric_samples": ("metric_samples",),
+}
+"""Which tables an asset's materialization writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What was published of a window: SHA-256 of each table's part, rows of each, maxima of the devices."""
+
+    sha256: Mapping[str, str]
+    rows: Mapping[str, int]
+    device_maxima: Mapping[str, float]
+
+    def version(self, asset: str) -> str:
+        """Data version of an asset: the digests of its tables' parts."""
+        return "-".join(self.sha256[table][:16] for table in ASSET_TABLES[asset])
+
+
+def publish(home: Home, window_key: str) -> Publication:
+    """Derive the window's Parquet from its journal; the same journal gives the same bytes."""
+    approved = load_approved(home, window_key)
+    collected = read_collected(
+        approved, home.run(window_key), keys.hmac_key(home, approved.study.study.keys.journal_hmac)
+    )
+    signer = manifest_signer(home, approved)
+    executions = collected.executions
+    snapshots = read_device_snapshots(home, window_key, approved.ring)
+    rows = {
+        "traces": traces_table(executions),
+        "attempts": attempts_table(executions),
+        "token_events": token_events_table(executions),
+        "envelopes": envelopes_table(executions),
+        "device_samples": device_samples_table(window_key, snapshots),
+        "metric_samples": metric_samples_table(window_key, read_scrapes(home, window_key, approved.ring)),
+        "receipts": receipts_table(window_key, verify_receipts(home, approved.ring, approved.plan.record).every),
+    }
+    parts = {
+        name: publish_table(
+            home.warehouse,
+            name,
+            window_key,
+            table,
+            sign=signer,
+            clock=utc_now,
+            source_digest=collected.trace_set_digest,
+        )
+        for name, table in rows.items()
+    }
+    build_views(home.root, clock=utc_now, keys=keys.collector_keys(home))
+    return Publication(
+        {name: part.sha256 for name, part in parts.items()},
+        {name: part.rows for name, part in parts.items()},
+        maxima(snapshots),
+    )
+
+
+def manifest_signer(home: Home, approved: ApprovedPlan) -> ManifestSigner:
+    """The collector key, for part manifests."""
+    return ManifestSigner(
+        keys.signing_key(home, approved.study.study.keys.collector_signing),
+        approved.study.rules.collector_authority.key_id,
+    )
+
+
+def utc_now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)

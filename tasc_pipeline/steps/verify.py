@@ -1,0 +1,174 @@
+"""Checking what a window left, from the first byte of its journal to its published parts, and saying what that proves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasc_collector.contracts.envelope import TraceEnvelope
+from tasc_collector.contracts.verification import StudyTerms, verify_trace
+from tasc_collector.errors import TascError
+from tasc_collector.journal import verify as verify_journal
+from tasc_collector.signing import PublicKey
+from tasc_collector.wire.records import read_record
+from tasc_pipeline.home import keys
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.windows import LINK, WindowFolder
+from tasc_pipeline.steps.collect import run_context
+from tasc_pipeline.steps.collected import Collected, read_collected
+from tasc_pipeline.steps.plan import ApprovedPlan, load_approved
+from tasc_pipeline.warehouse.manifests import read_window
+from tasc_pipeline.warehouse.parquet import sorted_rows
+from tasc_pipeline.warehouse.rows import attempts_table, envelopes_table, token_events_table, traces_table
+from tasc_pipeline.warehouse.schemas import get_table
+
+_TABLES = {
+    "traces": traces_table,
+    "attempts": attempts_table,
+    "token_events": token_events_table,
+    "envelopes": envelopes_table,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was checked."""
+
+    name: str
+    sound: bool
+    detail: str
+
+
+def verify_window(home: Home, window_key: str) -> list[str]:
+    """What was proved, one line each.
+
+    Raises:
+        TascError: the first thing that is not sound.
+    """
+    lines = []
+    for finding in findings(home, window_key):
+        if not finding.sound:
+            raise TascError(
+                f"{finding.name}: {finding.detail}",
+                where=window_key,
+                way_out="restore the window's files from a backup; nothing was changed",
+            )
+        lines.append(f"{finding.name}: {finding.detail}")
+    return lines
+
+
+def findings(home: Home, window_key: str) -> list[Finding]:
+    """Every check, sound or not; a check that cannot be made is not sound."""
+    return list(_findings(home, window_key))
+
+
+def _findings(home: Home, window_key: str) -> Iterator[Finding]:
+    try:
+        approved = load_approved(home, window_key)
+    except TascError as error:
+        yield Finding("authority", False, str(error))
+        return
+    yield Finding("authority", True, f"declaration, plan and approval are signed and agree; plan {approved.digest}")
+    journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
+    try:
+        report = verify_journal(home.run(window_key), run_context(home, approved, ()).binding, journal_key)
+        collected = read_collected(approved, home.run(window_key), journal_key)
+    except TascError as error:
+        yield Finding("journal", False, str(error))
+        return
+    ended = "sealed: nothing can be missing at its end" if report.sealed else "not sealed: it may still grow"
+    yield Finding(
+        "journal", True, f"{report.records} records in {report.segments} segments, chain and MACs right, {ended}"
+    )
+    yield _signatures(approved, collected)
+    yield _counts(home, window_key, approved, collected, report.head)
+    yield from _parts(home, window_key, approved, collected)
+
+
+def _signatures(approved: ApprovedPlan, collected: Collected) -> Finding:
+    rules = approved.study.rules
+    terms = StudyTerms(
+        rules.study_id,
+        rules.digest,
+        rules.created_at,
+        rules.expires_at,
+        rules.dispatch_authority,
+        rules.collector_authority,
+        rules.required_capabilities,
+    )
+    checked = 0
+    for execution in collected.executions:
+        if execution.envelope_bytes is None:
+            continue
+        try:
+            verify_trace(read_record(TraceEnvelope, execution.envelope_bytes), terms)
+        except TascError as error:
+            return Finding("signatures", False, f"trace {execution.trace_id}: {error.what}")
+        checked += 1
+    return Finding("signatures", True, f"{checked} envelopes, both signatures of each")
+
+
+def _counts(home: Home, window_key: str, approved: ApprovedPlan, collected: Collected, head: str) -> Finding:
+    """Planned executions against the signed link, and the manifest that the link names."""
+    planned = len(collected.executions) + collected.pending
+    if collected.pending:
+        return Finding("counts", True, f"{planned} planned, {collected.pending} of them not final yet")
+    folder = WindowFolder(home, window_key)
+    if not folder.has(LINK):
+        return Finding("counts", True, f"{planned} planned, all final; the window is not closed yet")
+    try:
+        link = folder.link(approved.ring).record
+        manifest = folder.manifest() if link.manifest_digest is not None else None
+    except TascError as error:
+        return Finding("counts", False, str(error))
+    counts = link.counts
+    adds_up = counts.planned == planned == counts.accepted + counts.not_sent + counts.not_attempted
+    same = (link.trace_set_digest, link.journal_head, link.plan_digest) == (
+        collected.trace_set_digest,
+        f"sha256:{head}",
+        approved.digest,
+    )
+    if not (adds_up and same):
+        return Finding("counts", False, "the signed link does not say what the journal says")
+    if manifest is not None and (manifest.self_digest, manifest.trace_set_digest) != (
+        link.manifest_digest,
+        link.trace_set_digest,
+    ):
+        return Finding("counts", False, "the window's manifest is not the one that the signed link names")
+    states = f"{counts.accepted} accepted + {counts.not_sent} not sent + {counts.not_attempted} not attempted"
+    return Finding("counts", True, f"{planned} planned = {states}, as signed")
+
+
+def _parts(home: Home, window_key: str, approved: ApprovedPlan, collected: Collected) -> Iterator[Finding]:
+    """Parts that are derived from the journal equal it; those that only came beside it are what was signed."""
+    authority = approved.study.rules.collector_authority
+    signers = {authority.key_id: PublicKey.from_spki(authority.public_key_spki)}
+    for name in (*_DERIVED, *_BESIDE):
+        try:
+            published = read_window(home.warehouse, name, window_key, keys=signers)
+        except TascError as error:
+            yield Finding(f"parquet {name}", False, str(error))
+            continue
+        build = _DERIVED.get(name)
+        if build is None:
+            yield Finding(f"parquet {name}", True, f"{published.num_rows} rows, as signed")
+        elif published.equals(sorted_rows(get_table(name), build(collected.executions))):
+            yield Finding(f"parquet {name}", True, f"{published.num_rows} rows, equal to the journal")
+        else:
+            yield Finding(f"parquet {name}", False, "differs from the journal")
+
+
+def coverage(home: Home, window_key: str) -> tuple[float, float]:
+    """Share of planned executions with an answer that is no unknown, and the study's floor."""
+    approved = load_approved(home, window_key)
+    collected = read_collected(
+        approved, home.run(window_key), keys.hmac_key(home, approved.study.study.keys.journal_hmac)
+    )
+    planned = len(collected.executions) + collected.pending
+    known = sum(
+        1
+        for item in collected.executions
+        if item.envelope is not None and item.envelope.attempts[-1].dispatch_state == "completed"
+    )
+    floor = approved.study.minimum_coverage
+    return (known / planned if planned else 0.0), floor

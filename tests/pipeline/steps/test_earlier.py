@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasc_collector.errors import InputError
+from tasc_pipeline.home.windows import REPORT, WindowFolder
+from tasc_pipeline.steps import collect
+from tasc_pipeline.steps.assess import assess
+from tasc_pipeline.steps.earlier import earlier_windows
+from tests.support.window import World, world
+
+
+def _recurring(found: World) -> None:
+    """Make the study a recurring one, as an operator does before the first window."""
+    path = found.home.study("first") / "comparison.json"
+    text = path.read_text()
+    assert text.count('"recurring":false') == 1
+    path.write_text(text.replace('"recurring":false', '"recurring":true'))
+
+
+def _collected(found: World) -> str:
+    key = found.approved_window()
+    collect.collect(found.home, key, show=lambda _: None)
+    collect.publish(found.home, key)
+    return key
+
+
+def test_a_recurring_study_goes_on_from_its_earlier_windows_and_loses_none(tmp_path: Path) -> None:
+    with world(tmp_path) as found:
+        _recurring(found)
+        first = _collected(found)
+        one = assess(found.home, first)
+        assert one.comparisons[0].sequence is not None
+        assert (one.comparisons[0].sequence.windows, one.comparisons[0].sequence.earlier_windows) == (1, ())
+        second = _collected(found)
+        two = assess(found.home, second)
+        assert two.comparisons[0].sequence is not None
+        assert two.comparisons[0].sequence.earlier_windows == (first,)
+        assert assess(found.home, first).digest == one.digest
+        assert len(earlier_windows(found.home, two.protocol_digest)["candidate-llama.cpp"]) == 2
+        assert earlier_windows(found.home, "sha256:" + "0" * 64) == {}
+        (WindowFolder(found.home, first).path / REPORT).unlink()
+        with pytest.raises(InputError) as refusal:
+            assess(found.home, second)
+        assert refusal.value.way_out == f"run: tasc assess {first}"

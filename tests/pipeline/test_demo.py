@@ -1,0 +1,112 @@
+"""`tasc demo` as a newcomer runs it: it prints what a query gives, and running it again adds a window."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tasc_pipeline.home import Home
+from tasc_pipeline.home.windows import WindowFolder, window_keys
+from tasc_pipeline.warehouse.database import connect
+
+ROOT = Path(__file__).resolve().parents[2]
+PORT = 18361
+
+
+def demo(folder: Path, port: int) -> subprocess.Popen[str]:
+    environment = {**os.environ, "TASC_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    command = [sys.executable, "-c", "from tasc_pipeline.cli import main; main()", "demo", "--port", str(port)]
+    return subprocess.Popen(
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    out, complaint = process.communicate(timeout=400)
+    assert process.returncode == 0, complaint
+    return out
+
+
+def ledger(folder: Path, name: str) -> list[dict[str, object]]:
+    lines = (folder / "home" / "demo" / f"{name}.jsonl").read_text().splitlines()
+    return [entry for line in lines if (entry := json.loads(line))["kind"] == "request" and entry["inference"]]
+
+
+def test_the_demo_prints_what_a_query_gives_and_again_adds_a_window(tmp_path: Path) -> None:
+    out = finished(demo(tmp_path, PORT))
+    home = Home(tmp_path / "home")
+    [key] = window_keys(home)
+    session = connect(home.root)
+    for profile, p50, p95 in session.execute(
+        "SELECT profile_id, quantile_cont(ttft_ms, 0.5), quantile_cont(ttft_ms, 0.95) FROM traces WHERE status = 'success' GROUP BY ALL"
+    ).fetchall():
+        row = next(line for line in out.splitlines() if profile in line and f"{p50:.2f}" in line)
+        assert f"{p95:.2f}" in row
+    report = WindowFolder(home, key).report().record
+    assert report.comparisons[0].sentence in out
+    assert f"tasc report {key}" in out and "make ui" in out and "tasc sql" in out
+    sent = dict(
+        session.execute(
+            "SELECT role, sum(attempts) FROM traces WHERE dispatch_state <> 'not_sent' GROUP BY ALL"
+        ).fetchall()
+    )
+    for role in ("champion", "candidate"):
+        assert len(ledger(tmp_path, role)) == sent[role] + 2, (
+            "attempts that were not proved unsent, and two warm-up calls"
+        )
+    finished(demo(tmp_path, PORT))
+    assert len(window_keys(home)) == 2
+
+
+def test_a_killed_demo_is_finished_by_the_same_command_and_sends_no_case_twice(tmp_path: Path) -> None:
+    process = demo(tmp_path, PORT + 10)
+    journal = tmp_path / "home" / "demo" / "champion.jsonl"
+    wait_until(lambda: (journal.is_file() and len(journal.read_text().splitlines()) > 20) or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    finished(demo(tmp_path, PORT + 10))
+    home = Home(tmp_path / "home")
+    [key] = window_keys(home)
+    report = WindowFolder(home, key).report().record
+    assert report.counts.planned == 96 == report.counts.success + report.counts.sent_unknown
+    assert report.counts.sent_unknown <= 8
+    for role in ("champion", "candidate"):
+        per_case = Counter(str(entry["digest"]) for entry in ledger(tmp_path, role))
+        assert max(per_case.values()) == 2, "two replicates of each case, and never a third call"
+
+
+def wait_until(condition, limit_s: float = 240.0) -> None:  # type: ignore[no-untyped-def]
+    """Watch another process through what it writes; nothing tells us when it has."""
+    end, pause = time.monotonic() + limit_s, threading.Event()
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail("it did not happen in time")
+        pause.wait(0.05)
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    """Every `tasc ...` line of the README is a command that the command line knows."""
+    import typer
+
+    from tasc_pipeline.cli.app import build
+
+    tree = typer.main.get_command(build())
+    words = {
+        tuple(match.split()[:2]) for match in re.findall(r"tasc ((?:[a-z-]+ ?){1,2})", (ROOT / "README.md").read_text())
+    }
+    assert len(words) > 6
+    for first, *rest in words:
+        command = tree.commands.get(first)  # type: ignore[attr-defined]  # a click group
+        assert command is not None, first
+        if rest and hasattr(command, "commands"):
+            assert rest[0] in command.commands, (first, rest[0])

@@ -5,6 +5,7 @@ export VENV
 BIN := $(VENV)/bin
 NOT_MARKED := not live and not crash and not ui
 WORKERS ?= 2
+TESTED := test dg docker
 
 .PHONY: demo demo-live test test-live test-crash test-ui lint ui bench clean help
 
@@ -20,15 +21,15 @@ demo-live:  ## the same on two real llama.cpp servers (needs a C++ compiler and 
 	@$(BIN)/tasc demo --live
 
 test:  ## set up and run the tests
-	@$(PYTHON) scripts/bootstrap.py test
+	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "$(NOT_MARKED)"
 
 test-live:  ## tests against real engines
-	@$(PYTHON) scripts/bootstrap.py test live
+	@$(PYTHON) scripts/bootstrap.py test live mlx
 	$(BIN)/python -m pytest -m live
 
 test-crash:  ## crash and fault suites; FULL=1 for all kill points
-	@$(PYTHON) scripts/bootstrap.py test
+	@$(PYTHON) scripts/bootstrap.py test crash
 	TASC_CRASH_FULL=$(FULL) $(BIN)/python -m pytest -n $(WORKERS) -m crash
 
 test-ui:  ## a real browser against the Dagster UI (needs Debian's chromium)
@@ -36,7 +37,7 @@ test-ui:  ## a real browser against the Dagster UI (needs Debian's chromium)
 	$(BIN)/python -m pytest -m ui
 
 lint:  ## style, types, and the rules of the house
-	@$(PYTHON) scripts/bootstrap.py test
+	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

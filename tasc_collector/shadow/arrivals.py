@@ -33,7 +33,9 @@ def read_arrivals(lines: Iterable[bytes], *, where: str) -> tuple[float, ...]:
             value = math.nan
         if not math.isfinite(value) or value < 0 or (found and value < found[-1]):
             raise InputError(
-                "not a time of arrival", where=f"{where}:{number}", rule="seconds from 0 on, one per line, not decreasing",
+                "not a time of arrival",
+                where=f"{where}:{number}",
+                rule="seconds from 0 on, one per line, not decreasing",
                 way_out="correct the line",
             )
         found.append(value)

@@ -23,18 +23,32 @@ from tasc_collector.transport.codes import Code
 
 MS = 1_000_000
 OVERLOADED = 503
-_TO_MS: Mapping[TimingUnit, float] = {TimingUnit.NANOSECONDS: 1e-6, TimingUnit.MILLISECONDS: 1.0, TimingUnit.SECONDS: 1e3}
+_TO_MS: Mapping[TimingUnit, float] = {
+    TimingUnit.NANOSECONDS: 1e-6,
+    TimingUnit.MILLISECONDS: 1.0,
+    TimingUnit.SECONDS: 1e3,
+}
 _ABORTS: Mapping[AbortLifecycle, str] = {
-    "not-aborted": "not-aborted", "caller-cancelled-before-dispatch": "abort-confirmed",
+    "not-aborted": "not-aborted",
+    "caller-cancelled-before-dispatch": "abort-confirmed",
     "caller-cancelled-after-dispatch-ambiguous": "abort-ambiguous",
 }
 _OUTCOMES: Mapping[Outcome, str] = {
-    Outcome.TRUNCATED: "truncated", Outcome.PROVIDER_ERROR: "provider-error", Outcome.PROTOCOL_VIOLATION: "protocol-violation",
+    Outcome.TRUNCATED: "truncated",
+    Outcome.PROVIDER_ERROR: "provider-error",
+    Outcome.PROTOCOL_VIOLATION: "protocol-violation",
 }
 
 
 def attempt_of(
-    outcome: InvocationOutcome, target: PlanTarget, *, attempt_id: str, number: int, begun_at: str, ended_at: str, not_before: str,
+    outcome: InvocationOutcome,
+    target: PlanTarget,
+    *,
+    attempt_id: str,
+    number: int,
+    begun_at: str,
+    ended_at: str,
+    not_before: str,
     cost_model: CostModel | None,
 ) -> dict[str, Any]:  # Any: a JSON object
     """The attempt block of a call.
@@ -69,18 +83,29 @@ def attempt_of(
         "requestedModel": {"id": target.model.id, "revision": target.model.revision},
         "resolvedModel": None if persisted.resolved_model is None else _resolved(persisted),
         "tokenUsage": {
-            name: None if count is None else {"value": count, "source": "provider-reported", "semantics": f"provider-{name}-tokens"}
+            name: None
+            if count is None
+            else {"value": count, "source": "provider-reported", "semantics": f"provider-{name}-tokens"}
             for name, count in zip(("input", "output", "total"), counts, strict=True)
         },
         "providerReported": {"timings": [_timing(timing) for timing in _known(outcome)], "metrics": []},
         "cost": modeled_cost(
-            cost_model, target.profile_id, input_tokens=counts[0], output_tokens=counts[1], cached_tokens=timeline.cached_input_tokens,
-            service_ns=timeline.e2e_ns, lane_width=target.lane_width,
-        ) if answered else dict(UNAVAILABLE),
+            cost_model,
+            target.profile_id,
+            input_tokens=counts[0],
+            output_tokens=counts[1],
+            cached_tokens=timeline.cached_input_tokens,
+            service_ns=timeline.e2e_ns,
+            lane_width=target.lane_width,
+        )
+        if answered
+        else dict(UNAVAILABLE),
         "payloads": {
             "request": persisted.request_identity.to_json(),
             "response": None if persisted.response_identity is None else persisted.response_identity.to_json(),
-            "eventStream": None if persisted.event_stream_identity is None else persisted.event_stream_identity.to_json(),
+            "eventStream": None
+            if persisted.event_stream_identity is None
+            else persisted.event_stream_identity.to_json(),
         },
     }
 
@@ -92,23 +117,41 @@ def unknown_attempt(
 
     It ends when its own deadline had passed at the latest, or when it was settled, whichever came first.
     """
-    completed = min(max(timestamp_ms(lease["issuedAt"]), timestamp_ms(lease["expiresAt"])), max(timestamp_ms(settled_at), timestamp_ms(lease["issuedAt"])))
+    completed = min(
+        max(timestamp_ms(lease["issuedAt"]), timestamp_ms(lease["expiresAt"])),
+        max(timestamp_ms(settled_at), timestamp_ms(lease["issuedAt"])),
+    )
     return {
-        "attemptId": lease["attemptId"], "attemptNumber": lease["attemptNumber"], "dispatchState": DispatchState.SENT_UNKNOWN.value,
+        "attemptId": lease["attemptId"],
+        "attemptNumber": lease["attemptNumber"],
+        "dispatchState": DispatchState.SENT_UNKNOWN.value,
         "observerTimings": {
-            "startedAt": lease["issuedAt"], "headersAt": None, "firstByteAt": None, "firstMeaningfulTokenAt": None, "completedAt": timestamp_of_ms(completed),
+            "startedAt": lease["issuedAt"],
+            "headersAt": None,
+            "firstByteAt": None,
+            "firstMeaningfulTokenAt": None,
+            "completedAt": timestamp_of_ms(completed),
         },
-        "status": "failure", "finishReason": None, "partialOutput": False, "abortLifecycle": "not-aborted", "failureCategory": "unknown",
-        "requestedModel": {"id": target.model.id, "revision": target.model.revision}, "resolvedModel": None,
-        "tokenUsage": {"input": None, "output": None, "total": None}, "providerReported": {"timings": [], "metrics": []},
-        "cost": dict(UNAVAILABLE), "payloads": {"request": lease["requestIdentity"], "response": None, "eventStream": None},
+        "status": "failure",
+        "finishReason": None,
+        "partialOutput": False,
+        "abortLifecycle": "not-aborted",
+        "failureCategory": "unknown",
+        "requestedModel": {"id": target.model.id, "revision": target.model.revision},
+        "resolvedModel": None,
+        "tokenUsage": {"input": None, "output": None, "total": None},
+        "providerReported": {"timings": [], "metrics": []},
+        "cost": dict(UNAVAILABLE),
+        "payloads": {"request": lease["requestIdentity"], "response": None, "eventStream": None},
     }
 
 
 def timeline_draft(timeline: CallTimeline) -> dict[str, Any]:  # Any: a JSON object
     """The timeline without the trace digest, which exists only when the envelope does."""
     value = timeline.to_record(trace_id="draft", trace_digest="sha256:" + "0" * 64, attempt_id="draft").to_json()
-    return {name: item for name, item in value.items() if name not in ("version", "traceId", "traceDigest", "attemptId")}
+    return {
+        name: item for name, item in value.items() if name not in ("version", "traceId", "traceDigest", "attemptId")
+    }
 
 
 def failure_category(outcome: InvocationOutcome) -> str:
@@ -134,13 +177,23 @@ def _abort(persisted: RuntimeInvocationPersistence) -> str:
 def _resolved(persisted: RuntimeInvocationPersistence) -> dict[str, Any]:  # Any: a JSON object
     assert persisted.resolved_model is not None  # noqa: S101 - the caller looked
     model, revision = persisted.resolved_model.id, persisted.resolved_model.revision
-    return {"id": model, "revision": revision, "source": "provider-id-only" if revision is None else "provider-reported"}
+    return {
+        "id": model,
+        "revision": revision,
+        "source": "provider-id-only" if revision is None else "provider-reported",
+    }
 
 
 def _timings(outcome: InvocationOutcome, begun_at: str, ended_at: str, not_before_ms: int) -> dict[str, str | None]:
     timeline, started_ms = outcome.timeline, outcome.exchange.started_at_ms
     if started_ms is None or timeline.request_started_ns is None:
-        return {"startedAt": begun_at, "headersAt": None, "firstByteAt": None, "firstMeaningfulTokenAt": None, "completedAt": max(begun_at, ended_at)}
+        return {
+            "startedAt": begun_at,
+            "headersAt": None,
+            "firstByteAt": None,
+            "firstMeaningfulTokenAt": None,
+            "completedAt": max(begun_at, ended_at),
+        }
     origin, started_ms = timeline.request_started_ns, max(started_ms, not_before_ms)
 
     def at(offset_ns: int | None) -> str | None:
@@ -150,7 +203,10 @@ def _timings(outcome: InvocationOutcome, begun_at: str, ended_at: str, not_befor
     end = at(timeline.last_byte_ns if timeline.last_byte_ns is not None else timeline.ended_ns)
     started = timestamp_of_ms(started_ms)
     return {
-        "startedAt": started, "headersAt": headers, "firstByteAt": first_byte, "firstMeaningfulTokenAt": token,
+        "startedAt": started,
+        "headersAt": headers,
+        "firstByteAt": first_byte,
+        "firstMeaningfulTokenAt": token,
         "completedAt": max(instant for instant in (started, headers, first_byte, token, end) if instant is not None),
     }
 
@@ -160,5 +216,7 @@ def _known(outcome: InvocationOutcome) -> tuple[ProviderTiming, ...]:
 
 
 def _timing(timing: ProviderTiming) -> dict[str, Any]:  # Any: a JSON object
-    name = "".join(f"-{char.lower()}" if char.isupper() else "-" if char in "_. " else char for char in timing.name).strip("-")
+    name = "".join(
+        f"-{char.lower()}" if char.isupper() else "-" if char in "_. " else char for char in timing.name
+    ).strip("-")
     return {"name": name, "valueMs": timing.value * _TO_MS[timing.unit], "source": "provider-reported"}

@@ -55,17 +55,26 @@ def worst_case(plan: CollectionPlan, *, cases: int, replicates: int, request_byt
     attempts = executions * plan.maximum_attempts
     calls = attempts + warm_up
     concurrency = concurrency_of(plan)
-    slowest_lane = max(math.ceil((replicates * plan.maximum_attempts + plan.warm_up_calls_per_profile) / target.lane_width) for target in plan.targets)
+    slowest_lane = max(
+        math.ceil((replicates * plan.maximum_attempts + plan.warm_up_calls_per_profile) / target.lane_width)
+        for target in plan.targets
+    )
     serial_calls = max(math.ceil(calls / concurrency), slowest_lane)
     response_limit = sum(target.http_limits.max_response_bytes for target in plan.targets)
     warm_up_bytes = 4096 * warm_up
     return Work(
-        cases=cases, profiles=profiles, replicates=replicates, logical_executions=executions, attempts=attempts, network_calls=calls,
+        cases=cases,
+        profiles=profiles,
+        replicates=replicates,
+        logical_executions=executions,
+        attempts=attempts,
+        network_calls=calls,
         # admission and settlement, per execution intent, accepted, complete, per call lease and outcome
         durable_records=2 + 3 * executions + warm_up + 2 * calls,
         request_bytes=sum(request_bytes) * plan.maximum_attempts + warm_up_bytes,
         response_bytes=(replicates * plan.maximum_attempts + plan.warm_up_calls_per_profile) * response_limit,
-        wall_clock_ms=serial_calls * plan.attempt_timeout_ms, concurrency=concurrency,
+        wall_clock_ms=serial_calls * plan.attempt_timeout_ms,
+        concurrency=concurrency,
     )
 
 
@@ -91,6 +100,8 @@ def check_budget(plan: CollectionPlan, work: Work) -> None:
     ):
         if needed > allowed:
             raise NotAuthorized(
-                f"the worst case needs {needed}, the plan allows {allowed}: {needed - allowed} too many", where="plan", field=f"budget.{name}",
+                f"the worst case needs {needed}, the plan allows {allowed}: {needed - allowed} too many",
+                where="plan",
+                field=f"budget.{name}",
                 way_out="seal and plan a smaller window, or issue a plan with a larger budget",
             )

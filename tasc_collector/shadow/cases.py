@@ -59,19 +59,33 @@ class Case:
 
     def identity(self, key: PayloadKey) -> str:
         """Keyed identity (bare hex) of the whole case."""
-        return key.identify_json("tasc/case-identity/v1", {
-            "caseId": self.case_id, "groupId": self.group_id, "replicates": self.replicates,
-            "messages": None if self.messages is None else [list(message) for message in self.messages],
-            "prompt": self.prompt, "maxTokens": self.max_tokens, "temperature": self.temperature, "topP": self.top_p,
-            "seed": self.seed, "stop": None if self.stop is None else list(self.stop), "mode": self.mode, "weight": self.weight,
-            "inputTokenEstimate": self.input_token_estimate, "slices": list(self.slices),
-            "routeSignal": None if self.route_signal is None else dict(self.route_signal),
-        }).value
+        return key.identify_json(
+            "tasc/case-identity/v1",
+            {
+                "caseId": self.case_id,
+                "groupId": self.group_id,
+                "replicates": self.replicates,
+                "messages": None if self.messages is None else [list(message) for message in self.messages],
+                "prompt": self.prompt,
+                "maxTokens": self.max_tokens,
+                "temperature": self.temperature,
+                "topP": self.top_p,
+                "seed": self.seed,
+                "stop": None if self.stop is None else list(self.stop),
+                "mode": self.mode,
+                "weight": self.weight,
+                "inputTokenEstimate": self.input_token_estimate,
+                "slices": list(self.slices),
+                "routeSignal": None if self.route_signal is None else dict(self.route_signal),
+            },
+        ).value
 
     @property
     def workload(self) -> Workload:
         """The envelope's workload block."""
-        return Workload(mode=self.mode, declared_traffic_weight=self.weight, input_token_estimate=self.input_token_estimate)
+        return Workload(
+            mode=self.mode, declared_traffic_weight=self.weight, input_token_estimate=self.input_token_estimate
+        )
 
 
 def read_cases(lines: Iterable[bytes], form: CaseFormat, *, where: str, replicates: int) -> tuple[Case, ...]:
@@ -95,10 +109,14 @@ def read_cases(lines: Iterable[bytes], form: CaseFormat, *, where: str, replicat
             continue
         place = f"{where}:{number}"
         if len(cases) >= limits.MAX_CASES:
-            raise InputError(f"more than {limits.MAX_CASES} cases", where=where, way_out="split the file into several studies")
+            raise InputError(
+                f"more than {limits.MAX_CASES} cases", where=where, way_out="split the file into several studies"
+            )
         case = reader(line, number, replicates, place)
         if case.case_id in seen:
-            raise InputError("this case id was used before", where=place, field="caseId", way_out="give every case its own id")
+            raise InputError(
+                "this case id was used before", where=place, field="caseId", way_out="give every case its own id"
+            )
         seen.add(case.case_id)
         cases.append(case)
     if not cases:
@@ -110,13 +128,21 @@ def case_set(cases: Iterable[Case], study_id: str, key: PayloadKey, *, maximum_o
     """The content-free list of cases that a plan commits to."""
     entries = [
         CaseEntry(
-            case_id=case.case_id, group_id=case.group_id, replicates=case.replicates, identity=case.identity(key),
-            length_bucket=case.length_bucket, maximum_output_tokens=min(case.max_tokens or maximum_output_tokens, maximum_output_tokens),
-            weight=case.weight, input_token_estimate=case.input_token_estimate, slices=case.slices,
+            case_id=case.case_id,
+            group_id=case.group_id,
+            replicates=case.replicates,
+            identity=case.identity(key),
+            length_bucket=case.length_bucket,
+            maximum_output_tokens=min(case.max_tokens or maximum_output_tokens, maximum_output_tokens),
+            weight=case.weight,
+            input_token_estimate=case.input_token_estimate,
+            slices=case.slices,
         )
         for case in cases
     ]
-    return CaseSetFile(study_id=study_id, key_id=key.key_id, entries=tuple(sorted(entries, key=lambda entry: entry.case_id)))
+    return CaseSetFile(
+        study_id=study_id, key_id=key.key_id, entries=tuple(sorted(entries, key=lambda entry: entry.case_id))
+    )
 
 
 def case_root(cases: CaseSetFile, key: PayloadKey) -> str:
@@ -134,7 +160,10 @@ def check_cases(cases: Iterable[Case], planned: CaseSetFile, key: PayloadKey, *,
     for case in cases:
         if identities.get(case.case_id) != case.identity(key):
             raise DigestMismatch(
-                "this case is not the one that was planned", where=where, field=case.case_id, rule="case root of the plan",
+                "this case is not the one that was planned",
+                where=where,
+                field=case.case_id,
+                rule="case root of the plan",
                 way_out="use the case file from which the plan was made, or seal and plan a new window",
             )
 
@@ -151,14 +180,21 @@ def _object(line: bytes, place: str) -> dict[str, JsonValue]:
 
 def _messages(value: JsonValue, place: str) -> tuple[Message, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= limits.MAX_MESSAGES:
-        raise InputError(f"1 to {limits.MAX_MESSAGES} messages", where=place, field="messages", way_out="correct the line")
+        raise InputError(
+            f"1 to {limits.MAX_MESSAGES} messages", where=place, field="messages", way_out="correct the line"
+        )
     found: list[Message] = []
     for item in value:
         if not isinstance(item, dict) or set(item) != {"role", "content"} or item["role"] not in _ROLES:
             raise InputError(
-                "a message has exactly a role (system, user, assistant) and a content", where=place, field="messages", way_out="correct the line"
+                "a message has exactly a role (system, user, assistant) and a content",
+                where=place,
+                field="messages",
+                way_out="correct the line",
             )
-        found.append((str(item["role"]), _content(item["content"], place, "messages.content", limits.MAX_MESSAGE_CHARACTERS)))
+        found.append(
+            (str(item["role"]), _content(item["content"], place, "messages.content", limits.MAX_MESSAGE_CHARACTERS))
+        )
     return tuple(found)
 
 
@@ -195,10 +231,17 @@ def _stop(value: JsonValue, place: str) -> tuple[str, ...] | None:
 
 def _slug(value: JsonValue, place: str, name: str) -> str:
     text = value if isinstance(value, str) else ""
-    if not 1 <= len(text) <= 128 or not text.isascii() or text != text.lower() or not text[0].isalnum() or not text[-1].isalnum() or not all(
-        char.isalnum() or char in "._-" for char in text
+    if (
+        not 1 <= len(text) <= 128
+        or not text.isascii()
+        or text != text.lower()
+        or not text[0].isalnum()
+        or not text[-1].isalnum()
+        or not all(char.isalnum() or char in "._-" for char in text)
     ):
-        raise InputError("a lowercase id of 1 to 128 characters [a-z0-9._-]", where=place, field=name, way_out="correct the line")
+        raise InputError(
+            "a lowercase id of 1 to 128 characters [a-z0-9._-]", where=place, field=name, way_out="correct the line"
+        )
     return text
 
 
@@ -206,14 +249,28 @@ def _only(value: Mapping[str, JsonValue], allowed: frozenset[str], place: str, p
     for name in value:
         if name not in allowed:
             shown = name if name.isidentifier() and len(name) <= 64 else "(a name that is no identifier)"
-            raise InputError("unknown field", where=place, field=prefix + shown, way_out="remove it or correct its spelling")
+            raise InputError(
+                "unknown field", where=place, field=prefix + shown, way_out="remove it or correct its spelling"
+            )
 
 
-def _case(number: int, repeats: int, *, messages: tuple[Message, ...] | None, prompt: str | None, **rest: object) -> Case:
+def _case(
+    number: int, repeats: int, *, messages: tuple[Message, ...] | None, prompt: str | None, **rest: object
+) -> Case:
     name = f"case-{number:05d}"
     values: dict[str, object] = {
-        "case_id": name, "group_id": name, "replicates": repeats, "max_tokens": None, "temperature": None, "top_p": None, "seed": None,
-        "stop": None, "mode": "chat" if messages is not None else "completion", "weight": 1.0, "input_token_estimate": None, "slices": (),
+        "case_id": name,
+        "group_id": name,
+        "replicates": repeats,
+        "max_tokens": None,
+        "temperature": None,
+        "top_p": None,
+        "seed": None,
+        "stop": None,
+        "mode": "chat" if messages is not None else "completion",
+        "weight": 1.0,
+        "input_token_estimate": None,
+        "slices": (),
         "route_signal": None,
     }
     values.update(rest)
@@ -231,7 +288,9 @@ def _sampling(body: Mapping[str, JsonValue], place: str, cap: str) -> dict[str, 
 
 
 _TASC_FIELDS = frozenset({"caseId", "groupId", "replicates", "generation", "workload", "slices", "routeSignal"})
-_GENERATION_FIELDS = frozenset({"messages", "prompt", "maxTokens", "temperature", "topP", "seed", "stop", "stream", "n"})
+_GENERATION_FIELDS = frozenset(
+    {"messages", "prompt", "maxTokens", "temperature", "topP", "seed", "stop", "stream", "n"}
+)
 _WORKLOAD_FIELDS = frozenset({"mode", "declaredTrafficWeight", "inputTokenEstimate"})
 _SIGNAL_FIELDS = frozenset({"value", "sourceId", "observedAt"})
 
@@ -244,8 +303,12 @@ def _read_tasc(line: bytes, number: int, replicates: int, place: str) -> Case:
         raise InputError("required field is missing", where=place, field="generation", way_out="add it")
     _only(generation, _GENERATION_FIELDS, place, "generation.")
     if ("messages" in generation) == ("prompt" in generation):
-        raise InputError("exactly one of messages and prompt", where=place, field="generation", way_out="give one of them")
-    workload = value.get("workload", {"mode": "completion" if "prompt" in generation else "chat", "declaredTrafficWeight": 1})
+        raise InputError(
+            "exactly one of messages and prompt", where=place, field="generation", way_out="give one of them"
+        )
+    workload = value.get(
+        "workload", {"mode": "completion" if "prompt" in generation else "chat", "declaredTrafficWeight": 1}
+    )
     if not isinstance(workload, dict):
         raise InputError("an object", where=place, field="workload", way_out="correct the line")
     _only(workload, _WORKLOAD_FIELDS, place, "workload.")
@@ -260,14 +323,22 @@ def _read_tasc(line: bytes, number: int, replicates: int, place: str) -> Case:
     case_id = _slug(value.get("caseId"), place, "caseId")
     weight = _number(workload.get("declaredTrafficWeight", 1), place, "workload.declaredTrafficWeight", 1e-9, 1e9)
     return _case(
-        number, replicates,
+        number,
+        replicates,
         messages=_messages(generation["messages"], place) if "messages" in generation else None,
-        prompt=_content(generation["prompt"], place, "generation.prompt", limits.MAX_PROMPT_CHARACTERS) if "prompt" in generation else None,
-        case_id=case_id, group_id=_slug(value.get("groupId", case_id), place, "groupId"),
+        prompt=_content(generation["prompt"], place, "generation.prompt", limits.MAX_PROMPT_CHARACTERS)
+        if "prompt" in generation
+        else None,
+        case_id=case_id,
+        group_id=_slug(value.get("groupId", case_id), place, "groupId"),
         replicates=_whole(value.get("replicates", replicates), place, "replicates", 1, 10_000) or replicates,
-        mode=_slug(workload.get("mode"), place, "workload.mode"), weight=weight if weight is not None else 1.0,
-        input_token_estimate=_whole(workload.get("inputTokenEstimate"), place, "workload.inputTokenEstimate", 0, 2**53 - 1),
-        slices=tuple(_slug(item, place, "slices") for item in slices), route_signal=signal,
+        mode=_slug(workload.get("mode"), place, "workload.mode"),
+        weight=weight if weight is not None else 1.0,
+        input_token_estimate=_whole(
+            workload.get("inputTokenEstimate"), place, "workload.inputTokenEstimate", 0, 2**53 - 1
+        ),
+        slices=tuple(_slug(item, place, "slices") for item in slices),
+        route_signal=signal,
         **_sampling(generation, place, "maxTokens"),
     )
 
@@ -279,7 +350,21 @@ def _read_messages(line: bytes, number: int, replicates: int, place: str) -> Cas
 
 
 _BATCH_FIELDS = frozenset({"custom_id", "method", "url", "body"})
-_BATCH_BODY = frozenset({"model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "stop", "stream", "n"})
+_BATCH_BODY = frozenset(
+    {
+        "model",
+        "messages",
+        "prompt",
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "seed",
+        "stop",
+        "stream",
+        "n",
+    }
+)
 
 
 def _read_batch(line: bytes, number: int, replicates: int, place: str) -> Case:
@@ -287,13 +372,18 @@ def _read_batch(line: bytes, number: int, replicates: int, place: str) -> Case:
     _only(value, _BATCH_FIELDS, place)
     body = value.get("body")
     if not isinstance(body, dict) or ("messages" in body) == ("prompt" in body):
-        raise InputError("a body with exactly one of messages and prompt", where=place, field="body", way_out="correct the line")
+        raise InputError(
+            "a body with exactly one of messages and prompt", where=place, field="body", way_out="correct the line"
+        )
     _only(body, _BATCH_BODY, place, "body.")
     cap = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
     return _case(
-        number, replicates,
+        number,
+        replicates,
         messages=_messages(body["messages"], place) if "messages" in body else None,
-        prompt=_content(body["prompt"], place, "body.prompt", limits.MAX_PROMPT_CHARACTERS) if "prompt" in body else None,
+        prompt=_content(body["prompt"], place, "body.prompt", limits.MAX_PROMPT_CHARACTERS)
+        if "prompt" in body
+        else None,
         **_sampling(body, place, cap),
     )
 
@@ -307,7 +397,10 @@ def _read_text(line: bytes, number: int, replicates: int, place: str) -> Case:
 
 
 _READERS: Mapping[str, Callable[[bytes, int, int, str], Case]] = {
-    "tasc": _read_tasc, "openai-messages": _read_messages, "openai-batch": _read_batch, "text-lines": _read_text,
+    "tasc": _read_tasc,
+    "openai-messages": _read_messages,
+    "openai-batch": _read_batch,
+    "text-lines": _read_text,
 }
 
 

@@ -70,7 +70,9 @@ class RunContext:
     def binding(self) -> JournalBinding:
         """What the journal belongs to."""
         plan = self.plan
-        return JournalBinding(plan.study_id, plan.protocol_digest, plan.digest, plan.window_key, 0, plan.declaration_digest)
+        return JournalBinding(
+            plan.study_id, plan.protocol_digest, plan.digest, plan.window_key, 0, plan.declaration_digest
+        )
 
     def target(self, profile_id: str) -> PlanTarget:
         """The plan's target of a profile."""

@@ -14,8 +14,14 @@ UNAVAILABLE: Mapping[str, Any] = {"kind": "unavailable"}  # Any: a JSON object
 
 
 def modeled_cost(
-    model: CostModel | None, profile_id: str, *, input_tokens: int | None, cached_tokens: int | None, output_tokens: int | None,
-    service_ns: int | None, lane_width: int,
+    model: CostModel | None,
+    profile_id: str,
+    *,
+    input_tokens: int | None,
+    cached_tokens: int | None,
+    output_tokens: int | None,
+    service_ns: int | None,
+    lane_width: int,
 ) -> dict[str, Any]:  # Any: a JSON object
     """The ``cost`` block of an attempt.
 

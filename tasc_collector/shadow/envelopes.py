@@ -32,7 +32,13 @@ from tasc_collector.signing import SigningKey
 COLLECTOR_VERSION = "tasc-collector-0.1.0"
 Split = Literal["dev", "holdout", "online"]
 
-_SPLITS: Mapping[str, Split] = {"comparison": "online", "window": "online", "monitoring": "online", "development": "dev", "holdout": "holdout"}
+_SPLITS: Mapping[str, Split] = {
+    "comparison": "online",
+    "window": "online",
+    "monitoring": "online",
+    "development": "dev",
+    "holdout": "holdout",
+}
 """Purpose of the plan to split of its traces (design: development and holdout have no window and no binding)."""
 
 
@@ -57,16 +63,24 @@ class EnvelopeTerms:
         return _SPLITS[self.plan.purpose]
 
 
-def execution_ids(terms: EnvelopeTerms, pair: Pair, target: PlanTarget, request_identity: KeyedIdentity) -> tuple[str, str]:
+def execution_ids(
+    terms: EnvelopeTerms, pair: Pair, target: PlanTarget, request_identity: KeyedIdentity
+) -> tuple[str, str]:
     """Trace id and route decision id of one execution."""
     online = terms.split == "online"
     return trace_id(
-        terms.payload_key, protocol_digest=terms.plan.protocol_digest,
+        terms.payload_key,
+        protocol_digest=terms.plan.protocol_digest,
         collection_window_id=terms.declaration.window_id if online else None,
         collection_window_membership_digest=terms.declaration.membership_digest if online else None,
-        policy_digest=terms.plan.policy_digest, case_id=pair.case.case_id, group_id=pair.case.group_id,
-        replicate_id=pair.planned.replicate_id, profile_id=target.profile_id, request_identity=request_identity,
-        endpoint_binding_digest=target.endpoint_binding_digest, authentication_reference=target.authentication_reference,
+        policy_digest=terms.plan.policy_digest,
+        case_id=pair.case.case_id,
+        group_id=pair.case.group_id,
+        replicate_id=pair.planned.replicate_id,
+        profile_id=target.profile_id,
+        request_identity=request_identity,
+        endpoint_binding_digest=target.endpoint_binding_digest,
+        authentication_reference=target.authentication_reference,
         http_limits_digest=target.http_limits.digest,
     )
 
@@ -88,7 +102,11 @@ def route_signal_of(terms: EnvelopeTerms, case: Case) -> dict[str, Any] | None: 
         "version": definition.version,
         "calibrationDigest": definition.calibration_digest,
         "value": signal.get("value"),
-        "provenance": {"kind": "route-signal-observation", "sourceId": signal.get("sourceId"), "observedAt": signal.get("observedAt")},
+        "provenance": {
+            "kind": "route-signal-observation",
+            "sourceId": signal.get("sourceId"),
+            "observedAt": signal.get("observedAt"),
+        },
     }
 
 
@@ -117,7 +135,9 @@ def signed_intent(
             "authenticationReference": target.authentication_reference,
             "httpLimitsDigest": target.http_limits.digest,
             "capabilityReceiptDigests": list(target.capability_receipt_digests),
-        } if online else None,
+        }
+        if online
+        else None,
         "profileId": target.profile_id,
         "executionProfileDigest": target.execution_profile_digest,
         "policyDigest": terms.plan.policy_digest,
@@ -126,7 +146,10 @@ def signed_intent(
         "slices": list(pair.case.slices),
         "routeSignal": route_signal_of(terms, pair.case),
         "dispatchIntent": {
-            "version": "tasc-dispatch-intent-v1", "issuedAt": issued_at, "authorityKeyId": terms.dispatch_key_id, "signatureAlgorithm": "ed25519",
+            "version": "tasc-dispatch-intent-v1",
+            "issuedAt": issued_at,
+            "authorityKeyId": terms.dispatch_key_id,
+            "signatureAlgorithm": "ed25519",
         },
     }
     preimage = dispatch_preimage({**value, "dispatchIntent": {**value["dispatchIntent"], "signature": ""}})
@@ -135,8 +158,12 @@ def signed_intent(
 
 
 def attested(
-    terms: EnvelopeTerms, intent: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], terminal_output_id: Mapping[str, Any] | None,
-    *, collected_at: str,
+    terms: EnvelopeTerms,
+    intent: Mapping[str, Any],
+    attempts: Sequence[Mapping[str, Any]],
+    terminal_output_id: Mapping[str, Any] | None,
+    *,
+    collected_at: str,
 ) -> dict[str, Any]:  # Any: JSON objects
     """The complete envelope, signed with the collector key and checked against the schema before anyone stores it."""
     value: dict[str, Any] = {  # Any: a JSON object
@@ -145,8 +172,11 @@ def attested(
         "terminalOutputId": None if terminal_output_id is None else dict(terminal_output_id),
         "collectorVersion": COLLECTOR_VERSION,
         "collectorAttestation": {
-            "version": "tasc-collector-attestation-v1", "collectedAt": collected_at, "authorityKeyId": terms.collector_key_id,
-            "signatureAlgorithm": "ed25519", "signature": "",
+            "version": "tasc-collector-attestation-v1",
+            "collectedAt": collected_at,
+            "authorityKeyId": terms.collector_key_id,
+            "signatureAlgorithm": "ed25519",
+            "signature": "",
         },
     }
     signature = terms.collector_key.sign(ATTESTATION_DOMAIN, ATTESTATION_FIELD, attestation_preimage(value))

@@ -51,7 +51,13 @@ def planned_pairs(plan: CollectionPlan, declaration: WindowDeclaration, cases: C
         for index in range(entry.replicates):
             identity = seed.replicate_id(entry.case_id, entry.group_id, index)
             if is_selected(declaration.membership_rule, entry.case_id, identity):
-                yield PlannedPair(entry.case_id, entry.group_id, index, identity, seed.order(entry.case_id, entry.group_id, index, profiles))
+                yield PlannedPair(
+                    entry.case_id,
+                    entry.group_id,
+                    index,
+                    identity,
+                    seed.order(entry.case_id, entry.group_id, index, profiles),
+                )
 
 
 def pairs_of(planned: Iterable[PlannedPair], cases: Iterable[Case]) -> Iterator[Pair]:

@@ -31,7 +31,8 @@ from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.envelopes import attested, execution_ids, signed_intent
 from tasc_collector.shadow.executions import Pair, PlannedPair
 from tasc_collector.shadow.faults import REFUSED_STATUS, fault_of, not_sent_reason, repeatable
-from tasc_collector.shadow.ledger import FINAL, ExecutionKey, Ledger, OpenExecution, Stage
+from tasc_collector.shadow.keys import ExecutionKey
+from tasc_collector.shadow.ledger import FINAL, Ledger, OpenExecution, Stage
 from tasc_collector.shadow.progress import Progress
 from tasc_collector.shadow.requests import generation_of, request_of, warm_up_generation
 from tasc_collector.shadow.scheduler import Lane, StopSignal
@@ -47,7 +48,13 @@ class Executor:
     """Runs executions of one window against its journal."""
 
     def __init__(
-        self, context: RunContext, journal: Journal, ledger: Ledger, lanes: dict[str, Lane], stop: StopSignal, progress: Progress
+        self,
+        context: RunContext,
+        journal: Journal,
+        ledger: Ledger,
+        lanes: dict[str, Lane],
+        stop: StopSignal,
+        progress: Progress,
     ) -> None:
         self._context, self._journal, self._ledger = context, journal, ledger
         self._lanes, self._stop, self._progress = lanes, stop, progress
@@ -86,10 +93,19 @@ class Executor:
         space = Space(self._journal, call_bytes(generation.max_tokens))
         try:
             outcome = await self._dispatch(
-                self._prepare(generation, profile_id), profile_id, trace, f"{trace}-attempt-1", 1, context.clock.now_ns(), space, not_before=""
+                self._prepare(generation, profile_id),
+                profile_id,
+                trace,
+                f"{trace}-attempt-1",
+                1,
+                context.clock.now_ns(),
+                space,
+                not_before="",
             )
             _note_refusal(lane, outcome)
-            await self._append(RecordKind.OUTCOME, trace, {"traceId": trace, "dispatchState": outcome.state.value}, space)
+            await self._append(
+                RecordKind.OUTCOME, trace, {"traceId": trace, "dispatchState": outcome.state.value}, space
+            )
         except NotLeased:
             return
         finally:
@@ -112,14 +128,24 @@ class Executor:
         open_ = self._ledger.open[trace]
         target = self._context.target(self._ledger.by_trace[trace].key.profile_id)
         attempt = unknown_attempt(open_.lease or {}, target, settled_at=self._now())
-        body = {"traceId": trace, "attempt": attempt, "code": None, "reason": None, "terminalOutputId": None, "timeline": None, "retryAfterS": None}
+        body = {
+            "traceId": trace,
+            "attempt": attempt,
+            "code": None,
+            "reason": None,
+            "terminalOutputId": None,
+            "timeline": None,
+            "retryAfterS": None,
+        }
         self._enqueue(RecordKind.OUTCOME, trace, body, None)
         await self.accept(trace, open_)
 
     async def accept(self, trace: str, open_: OpenExecution, space: Space | None = None) -> None:
         """Sign the envelope of an execution whose last outcome may have been sent, and make accepted and complete durable."""
         collected = max(self._now(), open_.attempts[-1]["observerTimings"]["completedAt"])
-        envelope = attested(self._context.terms, open_.intent, open_.attempts, open_.terminal_output_id, collected_at=collected)
+        envelope = attested(
+            self._context.terms, open_.intent, open_.attempts, open_.terminal_output_id, collected_at=collected
+        )
         self._enqueue(RecordKind.ACCEPTED, trace, {"trace": envelope}, space)
         await self._append(RecordKind.COMPLETE, trace, {"traceId": trace, "collectedAt": collected}, space)
         self._progress.finished(self._ledger.by_trace[trace].final_state)
@@ -139,11 +165,20 @@ class Executor:
         open_ = self._ledger.open.get(trace)
         if open_ is None:
             intent = signed_intent(context.terms, pair, target, trace=trace, decision=decision, issued_at=self._now())
-            await self._append(RecordKind.INTENT, trace, {
-                "caseId": key.case_id, "groupId": pair.case.group_id, "replicateId": key.replicate_id,
-                "replicateIndex": pair.planned.replicate_index, "profileId": key.profile_id,
-                "requestIdentity": identity.to_json(), "requestBytes": len(request.body), "trace": intent,
-            })
+            await self._append(
+                RecordKind.INTENT,
+                trace,
+                {
+                    "caseId": key.case_id,
+                    "groupId": pair.case.group_id,
+                    "replicateId": key.replicate_id,
+                    "replicateIndex": pair.planned.replicate_index,
+                    "profileId": key.profile_id,
+                    "requestIdentity": identity.to_json(),
+                    "requestBytes": len(request.body),
+                    "trace": intent,
+                },
+            )
             open_ = self._ledger.open[trace]
         generation = generation_of(pair.case, context.plan, target)
         while not open_.attempts or await self._again(pair.planned, key.profile_id, trace, open_, lane):
@@ -153,30 +188,39 @@ class Executor:
 
     async def _again(self, planned: PlannedPair, profile_id: str, trace: str, open_: OpenExecution, lane: Lane) -> bool:
         """After an attempt that was certainly not sent: whether to make another now. If never, the reason is recorded."""
-        made = len(open_.attempts)
-        if made >= self._context.plan.maximum_attempts or not repeatable(open_.code):
-            reason, category = not_sent_reason(open_.code)
-            self._fault(planned, profile_id, trace, reason=reason, category=category, attempts=made)
-            await self._journal.flush()
+        made, context = len(open_.attempts), self._context
+        may = made < context.plan.maximum_attempts and repeatable(open_.code) and not lane.stopped
+        if may and await self._stop.wait(self._pause(made)):
             return False
-        if await self._stop.wait(self._pause(made)):
+        if may and not lane.stopped and not self._closed():
+            return True
+        if may and not lane.stopped:
+            await self.leave_out(planned, profile_id, FaultReason.WINDOW_CLOSED)
             return False
-        if lane.stopped or self._closed():
-            await self.leave_out(planned, profile_id, FaultReason.OVERLOADED if lane.stopped else FaultReason.WINDOW_CLOSED)
-            return False
-        return True
+        reason, category = not_sent_reason(open_.code)
+        self._fault(planned, profile_id, trace, reason=reason, category=category, attempts=made)
+        await self._journal.flush()
+        return False
 
-    async def _attempt(self, generation: Generation, profile_id: str, trace: str, open_: OpenExecution, queued_ns: int, lane: Lane) -> bool:
+    async def _attempt(
+        self, generation: Generation, profile_id: str, trace: str, open_: OpenExecution, queued_ns: int, lane: Lane
+    ) -> bool:
         """One attempt with its durable outcome, and the envelope where it may have been sent; True where it was not sent."""
         context, number, begun_at = self._context, len(open_.attempts) + 1, self._now()
         identity = attempt_id(context.terms.payload_key, trace_id=trace, attempt_number=number)
-        not_before = open_.attempts[-1]["observerTimings"]["completedAt"] if open_.attempts else open_.intent["dispatchIntent"]["issuedAt"]
+        not_before = (
+            open_.attempts[-1]["observerTimings"]["completedAt"]
+            if open_.attempts
+            else open_.intent["dispatchIntent"]["issuedAt"]
+        )
         space = Space(self._journal, call_bytes(generation.max_tokens, open_))
         cancelled: InvocationCancelled | None = None
         try:
             prepared = self._prepare(generation, profile_id)
             try:
-                outcome = await self._dispatch(prepared, profile_id, trace, identity, number, queued_ns, space, not_before=not_before)
+                outcome = await self._dispatch(
+                    prepared, profile_id, trace, identity, number, queued_ns, space, not_before=not_before
+                )
             except InvocationCancelled as error:
                 if open_.lease is None:
                     raise
@@ -185,15 +229,29 @@ class Executor:
                 return False
             _note_refusal(lane, outcome)
             attempt = attempt_of(
-                outcome, context.target(profile_id), attempt_id=identity, number=number, begun_at=begun_at, ended_at=self._now(),
-                not_before=not_before, cost_model=context.cost_model,
+                outcome,
+                context.target(profile_id),
+                attempt_id=identity,
+                number=number,
+                begun_at=begun_at,
+                ended_at=self._now(),
+                not_before=not_before,
+                cost_model=context.cost_model,
             )
-            await self._append(RecordKind.OUTCOME, trace, {
-                "traceId": trace, "attempt": attempt, "code": None if outcome.exchange.code is None else outcome.exchange.code.value,
-                "reason": None if outcome.answer is None else outcome.answer.reason.value,
-                "terminalOutputId": None if outcome.answer_identity is None else outcome.answer_identity.to_json(),
-                "timeline": timeline_draft(outcome.timeline), "retryAfterS": outcome.exchange.retry_after_s,
-            }, space)
+            await self._append(
+                RecordKind.OUTCOME,
+                trace,
+                {
+                    "traceId": trace,
+                    "attempt": attempt,
+                    "code": None if outcome.exchange.code is None else outcome.exchange.code.value,
+                    "reason": None if outcome.answer is None else outcome.answer.reason.value,
+                    "terminalOutputId": None if outcome.answer_identity is None else outcome.answer_identity.to_json(),
+                    "timeline": timeline_draft(outcome.timeline),
+                    "retryAfterS": outcome.exchange.retry_after_s,
+                },
+                space,
+            )
             not_sent = outcome.state is DispatchState.NOT_SENT
             if not not_sent:
                 await self.accept(trace, open_, space)
@@ -206,13 +264,25 @@ class Executor:
     def _prepare(self, generation: Generation, profile_id: str) -> PreparedInvocation:
         context, call = self._context, self._context.calls[profile_id]
         return prepare(
-            call, generation, payload_key=context.terms.payload_key, secrets=context.secrets, clock=context.clock,
+            call,
+            generation,
+            payload_key=context.terms.payload_key,
+            secrets=context.secrets,
+            clock=context.clock,
             deadline_ms=min(context.plan.attempt_timeout_ms, call.limits.deadline_ms),
         )
 
     async def _dispatch(
-        self, prepared: PreparedInvocation, profile_id: str, trace: str, attempt: str, number: int, queued_ns: int, space: Space,
-        *, not_before: str,
+        self,
+        prepared: PreparedInvocation,
+        profile_id: str,
+        trace: str,
+        attempt: str,
+        number: int,
+        queued_ns: int,
+        space: Space,
+        *,
+        not_before: str,
     ) -> InvocationOutcome:
         """Make the call; ``NotLeased`` where nothing may be sent any more."""
 
@@ -221,12 +291,22 @@ class Executor:
                 raise NotLeased
             space.take()
             issued = max(self._now(), not_before)
-            await self._append(RecordKind.LEASE, trace, {
-                "traceId": trace, "profileId": profile_id, "attemptId": attempt, "attemptNumber": number,
-                "issuedAt": issued, "expiresAt": timestamp_of_ms(timestamp_ms(issued) + prepared.deadline_ms),
-                "deadlineMs": prepared.deadline_ms, "requestBytes": prepared.request_bytes,
-                "requestIdentity": prepared.request_identity.to_json(), "httpLimitsDigest": self._context.calls[profile_id].limits.digest,
-            })
+            await self._append(
+                RecordKind.LEASE,
+                trace,
+                {
+                    "traceId": trace,
+                    "profileId": profile_id,
+                    "attemptId": attempt,
+                    "attemptNumber": number,
+                    "issuedAt": issued,
+                    "expiresAt": timestamp_of_ms(timestamp_ms(issued) + prepared.deadline_ms),
+                    "deadlineMs": prepared.deadline_ms,
+                    "requestBytes": prepared.request_bytes,
+                    "requestIdentity": prepared.request_identity.to_json(),
+                    "httpLimitsDigest": self._context.calls[profile_id].limits.digest,
+                },
+            )
             if self._journal.failed:  # a later commit failed while this task waited for its turn
                 raise NotLeased
 
@@ -236,20 +316,40 @@ class Executor:
         return min(MAX_RETRY_BACKOFF_S, 0.05 * 2.0**made) * self._jitter.uniform(0.5, 1.0)
 
     def _fault(
-        self, planned: PlannedPair, profile_id: str, trace: str | None, *, reason: FaultReason, category: Category | None, attempts: int
+        self,
+        planned: PlannedPair,
+        profile_id: str,
+        trace: str | None,
+        *,
+        reason: FaultReason,
+        category: Category | None,
+        attempts: int,
     ) -> None:
         fault = fault_of(
-            self._context.plan, planned, profile_id, trace_id=trace, reason=reason, category=category, attempts=attempts, recorded_at=self._now()
+            self._context.plan,
+            planned,
+            profile_id,
+            trace_id=trace,
+            reason=reason,
+            category=category,
+            attempts=attempts,
+            recorded_at=self._now(),
         )
         self._enqueue(RecordKind.FAULT, trace or "", fault.to_json(), None)
         self._progress.finished(fault.state)
 
-    async def _append(self, kind: RecordKind, trace: str, body: dict[str, Any], space: Space | None = None) -> None:  # Any: a JSON object
+    async def _append(
+        self, kind: RecordKind, trace: str, body: dict[str, Any], space: Space | None = None
+    ) -> None:  # Any: a JSON object
         """Make a record durable, then let the ledger see it."""
-        sequence = await self._journal.append(kind, trace, body, reservation=None if space is None else space.reservation)
+        sequence = await self._journal.append(
+            kind, trace, body, reservation=None if space is None else space.reservation
+        )
         self._ledger.note(kind, trace, body, sequence)
 
-    def _enqueue(self, kind: RecordKind, trace: str, body: dict[str, Any], space: Space | None) -> None:  # Any: a JSON object
+    def _enqueue(
+        self, kind: RecordKind, trace: str, body: dict[str, Any], space: Space | None
+    ) -> None:  # Any: a JSON object
         """Write a record that the next append makes durable with itself."""
         sequence = self._journal.enqueue(kind, trace, body, reservation=None if space is None else space.reservation)
         self._ledger.note(kind, trace, body, sequence)

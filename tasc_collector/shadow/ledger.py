@@ -96,7 +96,9 @@ class Ledger:
         """
         _MOVES[record.kind](self, Entry(record.kind, record.trace_id, record.body, record.sequence, record.offset))
 
-    def note(self, kind: RecordKind, trace_id: str, body: Mapping[str, Any], sequence: int) -> None:  # Any: a JSON object
+    def note(
+        self, kind: RecordKind, trace_id: str, body: Mapping[str, Any], sequence: int
+    ) -> None:  # Any: a JSON object
         """Fold in a record that this process has just written."""
         _MOVES[kind](self, Entry(kind, trace_id, body, sequence, None))
 
@@ -115,7 +117,9 @@ def fold(records: Iterable[JournalRecord]) -> Ledger:
 
 def _bad(record: Entry, what: str) -> JournalCorrupt:
     return JournalCorrupt(
-        f"record {record.sequence} ({record.kind}) {what}", where="journal", offset=record.offset,
+        f"record {record.sequence} ({record.kind}) {what}",
+        where="journal",
+        offset=record.offset,
         way_out="keep the folder as it is and compare it with a backup; nothing will be sent from it",
     )
 
@@ -196,7 +200,10 @@ def _fault(ledger: Ledger, record: Entry) -> None:
     progress = ledger.executions.get(key)
     if progress is None:
         progress = ledger.executions[key] = Progress(key, body["traceId"] or "")
-    elif progress.stage not in (Stage.INTENT, Stage.OUTCOME) or progress.last_state not in (None, DispatchState.NOT_SENT):
+    elif progress.stage not in (Stage.INTENT, Stage.OUTCOME) or progress.last_state not in (
+        None,
+        DispatchState.NOT_SENT,
+    ):
         raise _bad(record, f"cannot follow stage {progress.stage}")
     progress.stage, progress.final_state, progress.reason = Stage.FAULT, str(body["state"]), str(body["reason"])
     ledger.open.pop(progress.trace_id, None)
@@ -211,6 +218,12 @@ def _admission(_: Ledger, __: Entry) -> None:
 
 
 _MOVES = {
-    RecordKind.ADMISSION: _admission, RecordKind.INTENT: _intent, RecordKind.LEASE: _lease, RecordKind.OUTCOME: _outcome,
-    RecordKind.ACCEPTED: _accepted, RecordKind.COMPLETE: _complete, RecordKind.FAULT: _fault, RecordKind.SETTLEMENT: _settlement,
+    RecordKind.ADMISSION: _admission,
+    RecordKind.INTENT: _intent,
+    RecordKind.LEASE: _lease,
+    RecordKind.OUTCOME: _outcome,
+    RecordKind.ACCEPTED: _accepted,
+    RecordKind.COMPLETE: _complete,
+    RecordKind.FAULT: _fault,
+    RecordKind.SETTLEMENT: _settlement,
 }

@@ -60,15 +60,29 @@ def _check_parts(context: RunContext) -> None:
     for name, wanted, found in pinned:
         if wanted != found:
             raise DigestMismatch(
-                "this is not what the plan names", where=plan.window_key, field=name, rule="every part of a run is pinned by its plan",
+                "this is not what the plan names",
+                where=plan.window_key,
+                field=name,
+                rule="every part of a run is pinned by its plan",
                 way_out="restore the window's and the study's files, or seal and plan a new window",
             )
 
 
 def _planned_call(target: PlanTarget, plan: CollectionPlan) -> tuple[object, ...]:
-    instance = (target.endpoint_binding_digest, target.runtime, target.backend, target.model, target.configuration_digest)
+    instance = (
+        target.endpoint_binding_digest,
+        target.runtime,
+        target.backend,
+        target.model,
+        target.configuration_digest,
+    )
     return (
-        *instance, target.endpoint_alias, target.route, target.framing, target.http_limits.digest, target.authentication_reference,
+        *instance,
+        target.endpoint_alias,
+        target.route,
+        target.framing,
+        target.http_limits.digest,
+        target.authentication_reference,
         plan.network_extension_digest,
     )
 
@@ -77,8 +91,13 @@ def _actual_call(call: CallTarget) -> tuple[object, ...]:
     found = call.instance
     instance = (found.endpoint_descriptor_digest, found.runtime, found.backend, found.model, found.configuration_digest)
     return (
-        *instance, call.alias, call.route.value, call.framing.value, call.limits.digest,
-        None if call.authentication is None else call.authentication.reference, None if call.extension is None else call.extension.digest,
+        *instance,
+        call.alias,
+        call.route.value,
+        call.framing.value,
+        call.limits.digest,
+        None if call.authentication is None else call.authentication.reference,
+        None if call.extension is None else call.extension.digest,
     )
 
 
@@ -99,8 +118,11 @@ def _check_signals(context: RunContext) -> None:
 
 def _bad_signal(case: Case) -> InputError:
     return InputError(
-        "this route signal cannot stand in an envelope", where=case.case_id, field="routeSignal",
-        rule="a finite value, a source id, and an instant in UTC with milliseconds that has passed", way_out="correct the case's line",
+        "this route signal cannot stand in an envelope",
+        where=case.case_id,
+        field="routeSignal",
+        rule="a finite value, a source id, and an instant in UTC with milliseconds that has passed",
+        way_out="correct the case's line",
     )
 
 
@@ -111,13 +133,17 @@ def _check_arrivals(context: RunContext, pairs: int) -> None:
     arrivals: Sequence[float] = context.arrivals or ()
     if arrivals_digest(arrivals) != load.trace_digest:
         raise DigestMismatch(
-            "the trace of arrivals is not the plan's", where=context.plan.window_key, field="loadModel.traceDigest",
+            "the trace of arrivals is not the plan's",
+            where=context.plan.window_key,
+            field="loadModel.traceDigest",
             rule=f"the trace at hand has digest {arrivals_digest(arrivals)}",
             way_out="restore the arrivals file, or seal and plan a new window",
         )
     if len(arrivals) < pairs:
         raise InputError(
-            f"the trace has {len(arrivals)} arrivals for {pairs} pairs", where=context.plan.window_key, field="loadModel",
+            f"the trace has {len(arrivals)} arrivals for {pairs} pairs",
+            where=context.plan.window_key,
+            field="loadModel",
             way_out="plan fewer cases or replicates, or use a longer trace",
         )
 
@@ -136,7 +162,14 @@ def _check_work(context: RunContext, planned: list[PlannedPair]) -> None:
             sizes.append(size_of[case.case_id])
         if pairs:
             prepare(
-                call, generation_of(pairs[0].case, plan, target), payload_key=context.terms.payload_key, secrets=context.secrets,
-                clock=context.clock, deadline_ms=min(plan.attempt_timeout_ms, call.limits.deadline_ms),
+                call,
+                generation_of(pairs[0].case, plan, target),
+                payload_key=context.terms.payload_key,
+                secrets=context.secrets,
+                clock=context.clock,
+                deadline_ms=min(plan.attempt_timeout_ms, call.limits.deadline_ms),
             )
-    check_budget(plan, worst_case(plan, cases=len({pair.case_id for pair in planned}), replicates=len(planned), request_bytes=sizes))
+    check_budget(
+        plan,
+        worst_case(plan, cases=len({pair.case_id for pair in planned}), replicates=len(planned), request_bytes=sizes),
+    )

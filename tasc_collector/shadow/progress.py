@@ -67,4 +67,6 @@ class Progress:
 
     def snapshot(self) -> Snapshot:
         """The counts now."""
-        return Snapshot(self.done, self.total, self.in_flight, dict(self.states), (self.now_ns() - self._started_ns) / NANOSECOND)
+        return Snapshot(
+            self.done, self.total, self.in_flight, dict(self.states), (self.now_ns() - self._started_ns) / NANOSECOND
+        )

@@ -22,11 +22,16 @@ def generation_of(case: Case, plan: CollectionPlan, target: PlanTarget) -> Gener
     chat = Route(target.route) in CHAT_ROUTES
     messages = case.messages if case.messages is not None or not chat else (("user", case.prompt or ""),)
     return Generation(
-        model_id=target.model.id, max_tokens=min(case.max_tokens or rule.maximum_output_tokens, rule.maximum_output_tokens),
+        model_id=target.model.id,
+        max_tokens=min(case.max_tokens or rule.maximum_output_tokens, rule.maximum_output_tokens),
         stream=Framing(target.framing) is not Framing.JSON,
-        messages=tuple(Message(Role(role), content) for role, content in messages) if messages is not None and chat else None,
-        prompt=None if chat else case.prompt, temperature=rule.temperature if rule.temperature is not None else case.temperature,
-        top_p=rule.top_p if rule.top_p is not None else case.top_p, seed=rule.seed if rule.seed is not None else case.seed,
+        messages=tuple(Message(Role(role), content) for role, content in messages)
+        if messages is not None and chat
+        else None,
+        prompt=None if chat else case.prompt,
+        temperature=rule.temperature if rule.temperature is not None else case.temperature,
+        top_p=rule.top_p if rule.top_p is not None else case.top_p,
+        seed=rule.seed if rule.seed is not None else case.seed,
         stop=case.stop or (),
     )
 
@@ -35,9 +40,14 @@ def warm_up_generation(plan: CollectionPlan, target: PlanTarget) -> Generation:
     """A one-token generation that belongs to no case."""
     chat = Route(target.route) in CHAT_ROUTES
     return Generation(
-        model_id=target.model.id, max_tokens=WARM_UP_TOKENS, stream=Framing(target.framing) is not Framing.JSON,
-        messages=(Message(Role.USER, WARM_UP_PROMPT),) if chat else None, prompt=None if chat else WARM_UP_PROMPT,
-        temperature=plan.generation.temperature, top_p=plan.generation.top_p, seed=plan.generation.seed,
+        model_id=target.model.id,
+        max_tokens=WARM_UP_TOKENS,
+        stream=Framing(target.framing) is not Framing.JSON,
+        messages=(Message(Role.USER, WARM_UP_PROMPT),) if chat else None,
+        prompt=None if chat else WARM_UP_PROMPT,
+        temperature=plan.generation.temperature,
+        top_p=plan.generation.top_p,
+        seed=plan.generation.seed,
     )
 
 

@@ -78,7 +78,9 @@ class RunResult:
         return self.status == "stopped"
 
 
-def run_blocking(context: RunContext, *, show: Callable[[Snapshot], None], show_every_s: float = 1.0, send: bool = True) -> RunResult:
+def run_blocking(
+    context: RunContext, *, show: Callable[[Snapshot], None], show_every_s: float = 1.0, send: bool = True
+) -> RunResult:
     """Run on an event loop of its own; on the main thread SIGTERM and SIGINT request a stop.
 
     Args:
@@ -97,7 +99,12 @@ def run_blocking(context: RunContext, *, show: Callable[[Snapshot], None], show_
 
 
 async def run_window(
-    context: RunContext, stop: StopSignal, *, show: Callable[[Snapshot], None], show_every_s: float = 1.0, send: bool = True
+    context: RunContext,
+    stop: StopSignal,
+    *,
+    show: Callable[[Snapshot], None],
+    show_every_s: float = 1.0,
+    send: bool = True,
 ) -> RunResult:
     """The run itself; see the rules of this module and ``run_blocking``."""
     planned = list(planned_pairs(context.plan, context.declaration, context.case_set))
@@ -109,7 +116,12 @@ async def run_window(
         await _wait_for_start(context, stop, show, len(planned) * len(context.plan.targets))
     ledger = Ledger()
     journal = Journal.open(
-        context.folder, context.binding, context.journal_key, fs=context.fs, on_record=ledger.apply, segment_bytes=context.segment_bytes,
+        context.folder,
+        context.binding,
+        context.journal_key,
+        fs=context.fs,
+        on_record=ledger.apply,
+        segment_bytes=context.segment_bytes,
         grow_bytes=context.grow_bytes,
     )
     try:
@@ -118,7 +130,10 @@ async def run_window(
         for execution in ledger.executions.values():
             if execution.stage in FINAL:
                 progress.already(execution.final_state)
-        lanes = {target.profile_id: Lane(target.lane_width, context.plan.overload_stop_after) for target in context.plan.targets}
+        lanes = {
+            target.profile_id: Lane(target.lane_width, context.plan.overload_stop_after)
+            for target in context.plan.targets
+        }
         executor = Executor(context, journal, ledger, lanes, stop, progress)
         leased = _LeaseCount(ledger)
         if not ledger.closed:
@@ -131,7 +146,11 @@ async def run_window(
                 await _settle_rest(context, planned, ledger, executor, journal)
         complete = _all_final(ledger, planned)
         if complete and not ledger.closed:
-            await journal.append(RecordKind.SETTLEMENT, "", {"closed": True, "states": dict(_states(ledger, planned)), "at": timestamp_of_ms(context.wall_ms())})
+            await journal.append(
+                RecordKind.SETTLEMENT,
+                "",
+                {"closed": True, "states": dict(_states(ledger, planned)), "at": timestamp_of_ms(context.wall_ms())},
+            )
         sent = leased.new()
     except BaseException:
         _close_quietly(journal)
@@ -149,7 +168,9 @@ async def _wait_for_start(context: RunContext, stop: StopSignal, show: Callable[
     left_s = (start - context.wall_ms()) / 1000
     if left_s > START_WAIT_S:
         raise NotAuthorized(
-            f"the window starts in {left_s:.0f} s", where=context.plan.window_key, rule=f"a run waits at most {START_WAIT_S:.0f} s",
+            f"the window starts in {left_s:.0f} s",
+            where=context.plan.window_key,
+            rule=f"a run waits at most {START_WAIT_S:.0f} s",
             way_out=f"run the command again at {declaration.event_time_start_inclusive}",
         )
     while left_s > 0 and not stop.requested:
@@ -173,18 +194,27 @@ async def _finish_earlier(context: RunContext, journal: Journal, ledger: Ledger,
             await executor.accept(trace, ledger.open[trace])
 
 
-async def _send(context: RunContext, planned: list[PlannedPair], executor: Executor, stop: StopSignal, lanes: dict[str, Lane]) -> None:
+async def _send(
+    context: RunContext, planned: list[PlannedPair], executor: Executor, stop: StopSignal, lanes: dict[str, Lane]
+) -> None:
     """Rule 5."""
     plan = context.plan
     for index in range(plan.warm_up_calls_per_profile):
         await drain([asyncio.create_task(executor.warm_up(profile_id, index)) for profile_id in lanes], stop)
     await run_pairs(
-        pairs_of(planned, context.cases), plan.load_model, plan.pair_isolation, executor.run_one, now_ns=context.clock.now_ns, stop=stop,
+        pairs_of(planned, context.cases),
+        plan.load_model,
+        plan.pair_isolation,
+        executor.run_one,
+        now_ns=context.clock.now_ns,
+        stop=stop,
         arrivals=context.arrivals,
     )
 
 
-async def _settle_rest(context: RunContext, planned: list[PlannedPair], ledger: Ledger, executor: Executor, journal: Journal) -> None:
+async def _settle_rest(
+    context: RunContext, planned: list[PlannedPair], ledger: Ledger, executor: Executor, journal: Journal
+) -> None:
     """Rule 6: after the window's end what was never sent gets its reason; before it, it may still be sent."""
     if not _over(context):
         return
@@ -206,7 +236,11 @@ def _over(context: RunContext) -> bool:
 
 
 def _all_final(ledger: Ledger, planned: list[PlannedPair]) -> bool:
-    return all((found := ledger.executions.get(key)) is not None and found.stage in FINAL for pair in planned for key in pair.executions())
+    return all(
+        (found := ledger.executions.get(key)) is not None and found.stage in FINAL
+        for pair in planned
+        for key in pair.executions()
+    )
 
 
 def _states(ledger: Ledger, planned: list[PlannedPair]) -> Counter[str]:
@@ -218,11 +252,20 @@ def _states(ledger: Ledger, planned: list[PlannedPair]) -> Counter[str]:
 
 
 def _result(
-    status: Status, ledger: Ledger, planned: list[PlannedPair], sent: int, *, resumed: bool, reason: str, seal: JournalSeal | None
+    status: Status,
+    ledger: Ledger,
+    planned: list[PlannedPair],
+    sent: int,
+    *,
+    resumed: bool,
+    reason: str,
+    seal: JournalSeal | None,
 ) -> RunResult:
     keys: list[ExecutionKey] = [key for pair in planned for key in pair.executions()]
     reasons = Counter(
-        execution.reason for key in keys if (execution := ledger.executions.get(key)) is not None and execution.reason and execution.stage in FINAL
+        execution.reason
+        for key in keys
+        if (execution := ledger.executions.get(key)) is not None and execution.reason and execution.stage in FINAL
     )
     return RunResult(status, len(keys), dict(_states(ledger, planned)), dict(reasons), sent, resumed, reason, seal)
 
@@ -236,8 +279,13 @@ def _sealed_result(context: RunContext, planned: list[PlannedPair]) -> RunResult
 def _admission(context: RunContext, pairs: int, *, resumed: bool) -> dict[str, JsonValue]:
     plan = context.plan
     return {
-        "planDigest": plan.digest, "declarationDigest": plan.declaration_digest, "windowKey": plan.window_key, "pairs": pairs,
-        "casesAtHand": len(context.cases), "resumed": resumed, "at": timestamp_of_ms(context.wall_ms()),
+        "planDigest": plan.digest,
+        "declarationDigest": plan.declaration_digest,
+        "windowKey": plan.window_key,
+        "pairs": pairs,
+        "casesAtHand": len(context.cases),
+        "resumed": resumed,
+        "at": timestamp_of_ms(context.wall_ms()),
     }
 
 

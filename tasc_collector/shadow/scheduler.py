@@ -102,21 +102,32 @@ async def run_pairs(
     """
     source = iter(pairs)
     if isinstance(load, ClosedLoad):
-        await drain([asyncio.create_task(_worker(source, isolation, run_one, now_ns, stop)) for _ in range(load.concurrency)], stop)
+        await drain(
+            [asyncio.create_task(_worker(source, isolation, run_one, now_ns, stop)) for _ in range(load.concurrency)],
+            stop,
+        )
     else:
         await _open(source, load, isolation, run_one, now_ns, stop, arrivals)
 
 
-async def _worker(source: Iterator[Pair], isolation: str, run_one: RunOne, now_ns: Callable[[], int], stop: StopSignal) -> None:
+async def _worker(
+    source: Iterator[Pair], isolation: str, run_one: RunOne, now_ns: Callable[[], int], stop: StopSignal
+) -> None:
     for pair in source:
         if stop.requested:
             return
         await _pair(pair, isolation, run_one, now_ns(), stop, now_ns)
 
 
-async def _pair(pair: Pair, isolation: str, run_one: RunOne, queued_ns: int, stop: StopSignal, now_ns: Callable[[], int]) -> None:
+async def _pair(
+    pair: Pair, isolation: str, run_one: RunOne, queued_ns: int, stop: StopSignal, now_ns: Callable[[], int]
+) -> None:
     if isolation == "overlap":
-        await drain([asyncio.create_task(run_one(pair, profile_id, queued_ns)) for profile_id in pair.order], stop, patient=False)
+        await drain(
+            [asyncio.create_task(run_one(pair, profile_id, queued_ns)) for profile_id in pair.order],
+            stop,
+            patient=False,
+        )
         return
     for profile_id in pair.order:
         if stop.requested:
@@ -126,7 +137,12 @@ async def _pair(pair: Pair, isolation: str, run_one: RunOne, queued_ns: int, sto
 
 
 async def _open(
-    source: Iterator[Pair], load: OpenLoad, isolation: str, run_one: RunOne, now_ns: Callable[[], int], stop: StopSignal,
+    source: Iterator[Pair],
+    load: OpenLoad,
+    isolation: str,
+    run_one: RunOne,
+    now_ns: Callable[[], int],
+    stop: StopSignal,
     arrivals: Sequence[float] | None,
 ) -> None:
     places = asyncio.Semaphore(load.maximum_concurrency)

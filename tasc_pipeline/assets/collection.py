@@ -5,9 +5,11 @@ signal handlers and raises Dagster's interruption. It never retries at any layer
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import dagster as dg
 
+from tasc_collector.limits import RECEIPT_HOURS, RECEIPT_HOURS_MAX
 from tasc_collector.shadow.progress import Snapshot
 from tasc_pipeline.assets.metadata import collection_metadata, plan_metadata, receipts_metadata, window_metadata
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
@@ -17,6 +19,10 @@ from tasc_pipeline.steps import close, collect, plan
 OWNERS = ["team:inference-platform"]
 OBSERVE_EVERY_S = 15.0
 """A Dagster event costs milliseconds: progress is one observation per quarter minute, never one per call."""
+RECEIPTS_FRESH = dg.FreshnessPolicy.time_window(
+    warn_window=timedelta(hours=RECEIPT_HOURS), fail_window=timedelta(hours=RECEIPT_HOURS_MAX)
+)
+"""Dagster looks at the newest window: after the longest validity, every receipt that it loaded is over."""
 
 
 @dg.asset(
@@ -26,6 +32,7 @@ OBSERVE_EVERY_S = 15.0
     kinds={"json"},
     owners=OWNERS,
     code_version="1",
+    freshness_policy=RECEIPTS_FRESH,
     description="The capability receipts that the window's plan pins, each loaded by digest and verified. A missing one fails.",
 )
 def capability_receipts(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +14,7 @@ from tasc_compute.codec import to_json
 from tasc_compute.contracts import DockerReference, InstanceRecord, InstanceState, ProcessReference
 from tasc_compute.devices.snapshot import Survey, survey
 from tasc_compute.errors import LaunchFailed, RecipeError, StoreError
-from tasc_compute.launchers.base import StopOutcome, tail_of_file
+from tasc_compute.launchers.base import tail_of_file
 from tasc_compute.lifecycle import observe, stop
 from tasc_compute.limits import LOG_TAIL_BYTES
 from tasc_compute.local import launch_recipe, local_compute, local_order
@@ -27,22 +24,13 @@ from tasc_compute.redaction import redact
 from tasc_compute.render import render
 from tasc_compute.state import Liveness
 from tasc_pipeline.cli.common import EXIT_FAILED, EXIT_REFUSED, home, out, run_guarded, say
+from tasc_pipeline.steps.engines import STOP_TEXT, cancel_on_signal
 
 RecipePath = Annotated[Path, typer.Argument(help="Recipe file (tasc-engine-recipe-v1).")]
 InstanceName = Annotated[str, typer.Argument(help="Instance name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _HEADINGS = ("name", "state", "engine", "port", "devices", "started", "runs as")
-_STOP_TEXT = {
-    StopOutcome.STOPPED: "stopped",
-    StopOutcome.ABSENT: "nothing of it was running",
-    StopOutcome.NOT_PROVED: (
-        "what lives under its reference cannot be proved to be ours, or its launch is under way: nothing was signalled "
-        "and its lease is kept -> end the launch, or the process by hand, then stop again"
-    ),
-    StopOutcome.SURVIVED: "outlived SIGKILL in a driver; its lease is kept -> reset the device or restart the host",
-    StopOutcome.UNREACHABLE: "its daemon or node does not answer; its lease is kept -> start that, then stop again",
-}
 
 
 def register(app: typer.Typer) -> None:
@@ -119,7 +107,7 @@ def launch_command(recipe: RecipePath) -> None:
         root = home().root
         say(f"{read.name}: starting {read.engine}")
         try:
-            with _cancel_on_signal() as cancel:
+            with cancel_on_signal() as cancel:
                 found = _survey()
                 launched = launch_recipe(
                     read, root, accelerators=found.snapshot.accelerators, places=found.places, cancel=cancel
@@ -141,18 +129,6 @@ def launch_command(recipe: RecipePath) -> None:
         say(f"stop it with: tasc engines stop {record.name}")
 
     _guarded(run)
-
-
-@contextlib.contextmanager
-def _cancel_on_signal() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set: the launch then stops its engine before it returns."""
-    cancel = threading.Event()
-    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield cancel
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def list_command(as_json: AsJson = False) -> None:
@@ -212,7 +188,7 @@ def stop_command(
     def run() -> None:
         compute = local_compute(home().root)
         outcome = stop(name, compute, grace_ms=None if grace_s is None else int(grace_s * 1000))
-        say(f"{name}: {_STOP_TEXT[outcome]}")
+        say(f"{name}: {STOP_TEXT[outcome]}")
         if not outcome.proved:
             raise typer.Exit(EXIT_FAILED)
 

@@ -14,6 +14,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import REPORT, WindowFolder
 from tasc_pipeline.steps.close import ClosedWindow, close
 from tasc_pipeline.steps.collect import manifest_signer, utc_now
+from tasc_pipeline.steps.conditions import conditions
 from tasc_pipeline.steps.earlier import earlier_windows
 from tasc_pipeline.steps.plan import ApprovedPlan, load_approved
 from tasc_pipeline.warehouse.database import build_views, connect
@@ -50,6 +51,7 @@ def assess(home: Home, window_key: str) -> AssessmentReport:
             closed.collected.trace_set_digest,
             closed_at,
             earlier=earlier_windows(home, rules.digest, before=closed_at) if rules.rule.recurring else {},
+            conditions=conditions(home, approved),
         )
     )
     folder = WindowFolder(home, window_key)

@@ -100,8 +100,11 @@ def _arrivals(approved: ApprovedPlan) -> tuple[float, ...] | None:
     path = approved.study.folder / ARRIVALS
     if not path.is_file():
         raise InputError(
-            "the load model follows a trace of arrivals, which is not there", where=approved.study.study.study_id, field=ARRIVALS,
-            rule="seconds, one per line", way_out=f"put {ARRIVALS} into the study's folder",
+            "the load model follows a trace of arrivals, which is not there",
+            where=approved.study.study.study_id,
+            field=ARRIVALS,
+            rule="seconds, one per line",
+            way_out=f"put {ARRIVALS} into the study's folder",
         )
     with path.open("rb") as lines:
         return read_arrivals(lines, where=ARRIVALS)

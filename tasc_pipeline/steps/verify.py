@@ -19,15 +19,19 @@ from tasc_pipeline.steps.collected import Collected, read_collected
 from tasc_pipeline.steps.plan import ApprovedPlan, load_approved
 from tasc_pipeline.warehouse.manifests import read_window
 from tasc_pipeline.warehouse.parquet import sorted_rows
+from tasc_pipeline.warehouse.publish import MANIFEST, window_folder
 from tasc_pipeline.warehouse.rows import attempts_table, envelopes_table, token_events_table, traces_table
-from tasc_pipeline.warehouse.schemas import get_table
+from tasc_pipeline.warehouse.schemas import TABLES, get_table
 
-_TABLES = {
+_DERIVED = {
     "traces": traces_table,
     "attempts": attempts_table,
     "token_events": token_events_table,
     "envelopes": envelopes_table,
 }
+"""Tables that come from the journal, and how."""
+_BESIDE = ("device_samples", "metric_samples")
+"""Tables that are published with every collected window; further ones are checked where they are published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,8 @@ def _parts(home: Home, window_key: str, approved: ApprovedPlan, collected: Colle
     """Parts that are derived from the journal equal it; those that only came beside it are what was signed."""
     authority = approved.study.rules.collector_authority
     signers = {authority.key_id: PublicKey.from_spki(authority.public_key_spki)}
-    for name in (*_DERIVED, *_BESIDE):
+    others = (name for name in TABLES if name not in {*_DERIVED, *_BESIDE})
+    for name in (*_DERIVED, *_BESIDE, *(name for name in others if _is_published(home, name, window_key))):
         try:
             published = read_window(home.warehouse, name, window_key, keys=signers)
         except TascError as error:
@@ -156,6 +161,10 @@ def _parts(home: Home, window_key: str, approved: ApprovedPlan, collected: Colle
             yield Finding(f"parquet {name}", True, f"{published.num_rows} rows, equal to the journal")
         else:
             yield Finding(f"parquet {name}", False, "differs from the journal")
+
+
+def _is_published(home: Home, table: str, window_key: str) -> bool:
+    return (window_folder(home.warehouse, table, window_key) / MANIFEST).exists()
 
 
 def coverage(home: Home, window_key: str) -> tuple[float, float]:

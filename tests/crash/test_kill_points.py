@@ -20,7 +20,9 @@ Count = Callable[[str, int], None]
 
 
 def _trial(runner: RealRunner, fault: Fault, rng: random.Random, *, power_loss: bool) -> Verdict:
-    return trial(runner, executions=runner.executions, fault=fault, power_loss=power_loss, rng=rng, journal=runner.journal)
+    return trial(
+        runner, executions=runner.executions, fault=fault, power_loss=power_loss, rng=rng, journal=runner.journal
+    )
 
 
 def kill_trials(seed: int, points: int) -> list[tuple[str, Verdict]]:
@@ -36,7 +38,12 @@ def kill_trials(seed: int, points: int) -> list[tuple[str, Verdict]]:
     results = []
     for point in range(points):
         at, power_loss = rng.randint(1, whole.calls), point % 2 == 1
-        results.append((f"seed {seed}, call {at}, power loss {power_loss}", _trial(runner, Fault(at, "kill"), rng, power_loss=power_loss)))
+        results.append(
+            (
+                f"seed {seed}, call {at}, power loss {power_loss}",
+                _trial(runner, Fault(at, "kill"), rng, power_loss=power_loss),
+            )
+        )
     return results
 
 
@@ -58,7 +65,8 @@ def test_every_call_of_one_run_is_a_clean_kill_point(count: Count) -> None:
     whole = _trial(runner, Fault(BEYOND_THE_END, "kill"), rng, power_loss=False)
     assert whole.calls > 50
     results = [
-        (f"call {at}, power loss True", _trial(runner, Fault(at, "kill"), rng, power_loss=True)) for at in range(1, whole.calls + 1)
+        (f"call {at}, power loss True", _trial(runner, Fault(at, "kill"), rng, power_loss=True))
+        for at in range(1, whole.calls + 1)
     ]
     _all_clean(results, count)
 
@@ -68,7 +76,10 @@ def test_every_call_of_the_smallest_collector_is_a_clean_kill_point() -> None:
     rng = random.Random(98)
     runner = ToyRunner(segment_bytes=1024, grow_bytes=1024)
     whole = trial(runner, executions=3, fault=Fault(BEYOND_THE_END, "kill"), power_loss=False, rng=rng)
-    verdicts = [trial(runner, executions=3, fault=Fault(at, "kill"), power_loss=True, rng=rng) for at in range(1, whole.calls + 1)]
+    verdicts = [
+        trial(runner, executions=3, fault=Fault(at, "kill"), power_loss=True, rng=rng)
+        for at in range(1, whole.calls + 1)
+    ]
     assert [verdict for verdict in verdicts if not verdict.clean] == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from tasc_collector.journal import JournalRecord, RecordKind, scan, segments
 from tests.support.crash_world import BINDING, FOLDER, KEY, Fault, Machine, Process, Verdict, run_once, trial
 from tests.support.memory_disk import MemoryFileSystem
+from tests.support.real_runner import RealRunner
 from tests.support.toy_runner import Bug, ToyRunner
 
 EXECUTIONS = 5
@@ -75,6 +76,37 @@ def test_a_bug_of_the_disk_discipline_is_caught_by_a_power_loss(
     runner = ToyRunner(segment_bytes=1024, grow_bytes=1024)
     assert dirty(runner, wrap, faults, power_loss=True)
     assert dirty(runner, nothing, faults, power_loss=True) == []
+
+
+@pytest.mark.parametrize(
+    ("wrap", "fault"),
+    [
+        (no_fsync, lambda at: Fault(at, "kill")),
+        (no_folder_fsync, lambda at: Fault(at, "kill")),
+        (retry_failed_fsync, lambda at: Fault(at // 7 + 1, errno.EIO, frozenset({"fdatasync"}))),
+    ],
+    ids=["no fsync", "no folder fsync", "retry a failed fsync"],
+)
+def test_the_same_bugs_below_the_projects_runner_are_caught_too(
+    wrap: Callable[[Process], None], fault: Callable[[int], Fault]
+) -> None:
+    runner, rng = RealRunner(2), random.Random(5)
+
+    def is_dirty(at: int, wrap: Callable[[Process], None]) -> bool:
+        verdict = trial(
+            runner,
+            executions=runner.executions,
+            fault=fault(at),
+            power_loss=True,
+            rng=rng,
+            wrap=wrap,
+            journal=runner.journal,
+        )
+        return not verdict.clean
+
+    points = range(40, 110, 7)
+    assert any(is_dirty(at, wrap) for at in points)
+    assert not any(is_dirty(at, nothing) for at in points)
 
 
 def test_believing_the_cache_after_a_failed_fsync_is_caught() -> None:

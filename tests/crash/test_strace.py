@@ -66,7 +66,9 @@ def _points(tmp_path: Path, concurrency: int, calls: tuple[str, ...]) -> list[tu
 def _accepted(context: RunContext) -> int:
     if not context.folder.exists() or not list(context.folder.glob("segment-*")):
         return 0
-    return sum(record.kind is RecordKind.ACCEPTED for record in scan(context.folder, context.binding, context.journal_key))
+    return sum(
+        record.kind is RecordKind.ACCEPTED for record in scan(context.folder, context.binding, context.journal_key)
+    )
 
 
 @pytest.mark.parametrize("concurrency", SCHEDULES)

@@ -108,7 +108,7 @@ def _flips_of_a_closed_window(folder: Path, flips: int, rng: random.Random) -> t
         collect.publish(made.home, key)
         close.close(made.home, key)
     files = {
-        "journals": sorted((made.home.run(key)).glob("segment-*")) + [made.home.run(key) / SEAL_NAME],
+        "journals": [*sorted(made.home.run(key).glob("segment-*")), made.home.run(key) / SEAL_NAME],
         "records": [made.home.window(key) / name for name in (DECLARATION, CASE_SET, PLAN, APPROVAL, LINK, MANIFEST)],
         "part manifests": sorted(made.home.warehouse.glob(f"*/window_key={key}/*.json")),
         "Parquet parts": sorted(made.home.warehouse.glob(f"*/window_key={key}/*.parquet")),
@@ -138,7 +138,9 @@ def _report(done: Counter[str], count: Callable[[str, int], None]) -> None:
         count(f"flipped bits of a closed window's {kind}, all detected", number)
 
 
-def test_a_sample_of_flipped_bits_of_a_closed_window_is_detected(tmp_path: Path, count: Callable[[str, int], None]) -> None:
+def test_a_sample_of_flipped_bits_of_a_closed_window_is_detected(
+    tmp_path: Path, count: Callable[[str, int], None]
+) -> None:
     done, undetected = _flips_of_a_closed_window(tmp_path, 24, random.Random(3))
     assert undetected == []
     _report(done, count)
@@ -146,7 +148,9 @@ def test_a_sample_of_flipped_bits_of_a_closed_window_is_detected(tmp_path: Path,
 
 @pytest.mark.crash
 @pytest.mark.parametrize("seed", [4, 5])
-def test_every_flipped_bit_of_a_closed_window_is_detected(seed: int, tmp_path: Path, count: Callable[[str, int], None], *, full: bool) -> None:
+def test_every_flipped_bit_of_a_closed_window_is_detected(
+    seed: int, tmp_path: Path, count: Callable[[str, int], None], *, full: bool
+) -> None:
     done, undetected = _flips_of_a_closed_window(tmp_path, 2_000 if full else 1_000, random.Random(seed))
     assert undetected == []
     _report(done, count)

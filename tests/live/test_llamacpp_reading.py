@@ -21,11 +21,10 @@ from tasc_collector.transport.codes import Code
 from tasc_compute import health
 from tests.support.live_calls import (
     NO_END,
-    READS,
     asked,
-    at_read,
     canary_place,
     live_target,
+    once_under_way,
     run,
     run_and_leave,
     until_running,
@@ -50,6 +49,19 @@ def doomed(home) -> Iterator[LiveServer]:
     server = start_llama(home)
     yield server
     server.stop()
+
+
+def counters(server: LiveServer) -> dict[str, float | None]:
+    """The server's own metrics by canonical name."""
+    found = run_observation(subject(server), ObservationKind.PROMETHEUS)
+    return {item.metric: item.value for item in found.measured}
+
+
+def generated(server: LiveServer, *, since: dict[str, float | None]) -> float:
+    """Output tokens that it counted since then."""
+    now, then = counters(server)["generation-tokens-total"], since["generation-tokens-total"]
+    assert now is not None and then is not None
+    return now - then
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
@@ -130,11 +142,14 @@ def test_a_stream_that_is_left_frees_the_only_slot(llama, route):
     assert asyncio.run(until_running(llama, 0)) == 0
 
 
-def test_a_whole_answer_that_is_left_frees_the_only_slot(llama):
+def test_a_whole_answer_that_is_left_is_generated_to_its_end(llama):
+    """This build watches the connection of a stream only: whoever leaves a whole answer still loads the server."""
     target = live_target(llama, Route.COMPLETIONS, Framing.JSON)
-    left = run_and_leave(target, asked(target, max_tokens=NO_END), when=lambda: until_running(llama, 1))
+    before = counters(llama)
+    left = run_and_leave(target, asked(target, max_tokens=96), when=lambda: until_running(llama, 1))
     assert (left.state, left.category, left.answer) == (DispatchState.SENT_UNKNOWN, Category.CANCELLED, None)
     assert asyncio.run(until_running(llama, 0)) == 0
+    assert generated(llama, since=before) == 96
 
 
 def test_the_cancellation_canary_is_supported(llama):
@@ -147,7 +162,7 @@ def test_the_cancellation_canary_is_supported(llama):
 def test_a_server_killed_within_a_stream_is_a_truncation_and_never_a_success(doomed, route):
     target = live_target(doomed, route, Framing.SSE)
     outcome = run(
-        target, asked(target, max_tokens=NO_END), on_read=at_read(READS, lambda: os.killpg(doomed.group, signal.SIGKILL))
+        target, asked(target, max_tokens=NO_END), on_read=once_under_way(lambda: os.killpg(doomed.group, signal.SIGKILL))
     )
     assert not outcome.completed
     assert outcome.state is DispatchState.SENT_UNKNOWN
@@ -197,16 +212,12 @@ def test_passive_probes_read_what_is_there_and_no_more(llama, kind):
 
 
 def test_the_metrics_probe_counts_the_calls_tokens(llama):
-    def measured() -> dict[str, float | None]:
-        found = run_observation(subject(llama), ObservationKind.PROMETHEUS)
-        return {item.metric: item.value for item in found.measured}
-
     target = live_target(llama, Route.COMPLETIONS, Framing.JSON)
-    before = measured()
+    before = counters(llama)
     assert run(target, asked(target)).completed
     assert asyncio.run(until_running(llama, 0)) == 0
-    after = measured()
-    assert after["generation-tokens-total"] - before["generation-tokens-total"] == 8
+    assert generated(llama, since=before) == 8
+    after = counters(llama)
     assert after["kv-cache-usage"] is None  # this build has no such gauge; that is not zero
     assert after["requests-waiting"] == 0
 

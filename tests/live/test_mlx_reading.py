@@ -13,7 +13,7 @@ from tasc_collector.probes.judgement import ProbeReason
 from tasc_collector.runtimes.profile import Framing, ObservationKind, Route
 from tasc_collector.runtimes.result import BuildMatch, OutputKind
 from tasc_collector.runtimes.verdict import AnswerReason, FinishReason, Outcome
-from tests.support.live_calls import NO_END, READS, asked, at_read, live_target, run, run_and_leave
+from tests.support.live_calls import NO_END, asked, live_target, once_under_way, run, run_and_leave
 from tests.support.live_engines import needs_mlx, start_mlx
 from tests.support.probing import run_observation, subject
 
@@ -72,7 +72,7 @@ def test_a_server_killed_within_a_stream_is_a_truncation_though_the_connection_e
         outcome = run(
             target,
             asked(target, max_tokens=NO_END),
-            on_read=at_read(READS, lambda: os.killpg(server.group, signal.SIGKILL)),
+            on_read=once_under_way(lambda: os.killpg(server.group, signal.SIGKILL)),
         )
     finally:
         server.stop()

@@ -182,9 +182,7 @@ def trial(
         duplicates=sum(count - 1 for count in machine.sent.values() if count > 1),
         lost=lost + len(machine.acknowledged - accepted),
         stuck=not finished or kinds[RecordKind.COMPLETE] != executions,
-        changed_by_second_resume=not second
-        or before != after
-        or sum(machine.sent.values()) != sent_before,
+        changed_by_second_resume=not second or before != after or sum(machine.sent.values()) != sent_before,
         sent_after_failure=machine.sent_after_failure,
         sent_unknown=sum(journal.is_unknown(record) for record in after),
     )

@@ -10,6 +10,7 @@ import json
 import socketserver
 import threading
 import urllib.parse
+from contextlib import suppress
 from pathlib import Path
 from typing import (
     Any,  # docker's JSON
@@ -52,7 +53,8 @@ class FakeDocker:
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data)
+                with suppress(BrokenPipeError):  # a client that was ended does not wait for its answer
+                    self.wfile.write(data)
 
             do_GET = do_POST = do_DELETE = handle_any  # noqa: N815  # the names that the base class looks for
 

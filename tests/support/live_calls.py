@@ -25,8 +25,8 @@ LIMITS = HttpLimits(headers_timeout_ms=60_000, body_timeout_ms=60_000, deadline_
 COUNTING = "Count upwards from one, one number per line."
 NO_END = 512
 """Output tokens of an answer that is left, or killed, long before it is whole."""
-READS = 3
-"""Reads of a stream after which it is under way."""
+UNDER_WAY = 3
+"""Events with output after which a stream is under way."""
 POLLS, POLL_S = 200, 0.1
 
 
@@ -58,7 +58,7 @@ def asked(target: CallTarget, prompt: str = COUNTING, *, max_tokens: int = 8) ->
 
 
 async def call(
-    target: CallTarget, generation: Generation, *, on_read: Callable[[], None] | None = None
+    target: CallTarget, generation: Generation, *, on_read: Callable[[int], None] | None = None
 ) -> InvocationOutcome:
     """One call."""
     prepared = prepare(target, generation, payload_key=KEY, secrets=SecretStore({}), clock=SystemClock())
@@ -69,7 +69,7 @@ def run(
     target: CallTarget,
     generation: Generation,
     *,
-    on_read: Callable[[], None] | None = None,
+    on_read: Callable[[int], None] | None = None,
     beside: Callable[[], Awaitable[None]] | None = None,
 ) -> InvocationOutcome:
     """``call`` in an event loop of its own, with something that happens beside it."""
@@ -83,14 +83,14 @@ def run(
     return asyncio.run(go())
 
 
-def at_read(number: int, act: Callable[[], None]) -> Callable[[], None]:
-    """An ``on_read`` that acts at the numbered read of the body, counted from one."""
-    count = 0
+def once_under_way(act: Callable[[], None]) -> Callable[[int], None]:
+    """An ``on_read`` that acts once, when the third event with output has come."""
+    done = False
 
-    def note() -> None:
-        nonlocal count
-        count += 1
-        if count == number:
+    def note(events: int) -> None:
+        nonlocal done
+        if events >= UNDER_WAY and not done:
+            done = True
             act()
 
     return note
@@ -99,11 +99,11 @@ def at_read(number: int, act: Callable[[], None]) -> Callable[[], None]:
 def run_and_leave(
     target: CallTarget, generation: Generation, *, when: Callable[[], Awaitable[object]] | None = None
 ) -> InvocationOutcome:
-    """Start a call and cancel it: when ``when`` returns, or else at the third read of its stream."""
+    """Start a call and cancel it: when ``when`` returns, or else once its stream is under way."""
 
     async def go() -> InvocationOutcome:
         reading = asyncio.Event()
-        task = asyncio.ensure_future(call(target, generation, on_read=at_read(READS, reading.set)))
+        task = asyncio.ensure_future(call(target, generation, on_read=once_under_way(reading.set)))
         moment = asyncio.ensure_future(reading.wait() if when is None else when())
         await asyncio.wait({task, moment}, return_when=asyncio.FIRST_COMPLETED)
         moment.cancel()

@@ -25,7 +25,14 @@ _PEER = "127.0.0.1"
 
 def _chunk(**changes: object) -> bytes:
     choice = {"index": 0, "text": "", "logprobs": None, "finish_reason": None, "stop_reason": None}
-    base = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "org/model", "choices": [choice], "usage": None}
+    base = {
+        "id": "cmpl-1",
+        "object": "text_completion",
+        "created": 1,
+        "model": "org/model",
+        "choices": [choice],
+        "usage": None,
+    }
     if "text" in changes or "finish_reason" in changes:
         base["choices"] = [{**choice, **changes}]
     else:
@@ -55,7 +62,12 @@ class MemoryServer:
     """
 
     def __init__(
-        self, step: Step = lambda _: None, sent: Counter[str] | None = None, *, refuse: bool | int = False, silent: bool = False
+        self,
+        step: Step = lambda _: None,
+        sent: Counter[str] | None = None,
+        *,
+        refuse: bool | int = False,
+        silent: bool = False,
     ) -> None:
         self._step, self.sent, self._refuse, self._silent = step, Counter() if sent is None else sent, refuse, silent
         self.on_request: Callable[[], None] = lambda: None
@@ -97,7 +109,10 @@ class _Client(socket.socket):
     def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]  # positional, as it is called
         self._server._step("net-send")
         count = super().send(data, flags)
-        self._theirs.sendall(self._server.received(self._theirs.recv(1 << 20), self._port))
+        answer = self._server.received(self._theirs.recv(1 << 20), self._port)
+        if answer:
+            self._theirs.sendall(answer)
+            self._theirs.close()  # or the collector would watch the tail of the answer for its grace time
         return count
 
     def recvmsg(self, *arguments: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:  # type: ignore[override]  # positional, as it is called

@@ -43,7 +43,13 @@ class RealRunner:
     """
 
     def __init__(
-        self, cases: int = 2, *, plan: Mapping[str, Any] | None = None, segment_bytes: int = 6_000, grow_bytes: int = 4_096, settle_first: bool = False
+        self,
+        cases: int = 2,
+        *,
+        plan: Mapping[str, Any] | None = None,
+        segment_bytes: int = 6_000,
+        grow_bytes: int = 4_096,
+        settle_first: bool = False,
     ) -> None:
         setup = Setup(ORIGINS, cases=[f"case {number}" for number in range(cases)], plan=plan or {})
         self.context = run_context(setup, FOLDER, segment_bytes=segment_bytes, grow_bytes=grow_bytes)
@@ -73,13 +79,23 @@ class RealRunner:
 
 def real_runner(rng: random.Random) -> RealRunner:
     """A runner of a schedule: its own number of calls, concurrency, isolation, load and sizes."""
-    load = rng.choice((
-        {"kind": "closed", "concurrency": 1}, {"kind": "closed", "concurrency": 4},
-        {"kind": "open", "arrival": "constant", "rate_per_second": 20_000.0, "maximum_concurrency": 8},
-    ))
-    plan = {"load_model": load, "pair_isolation": rng.choice(("serial", "overlap")), "warm_up_calls_per_profile": rng.choice((0, 1))}
+    load = rng.choice(
+        (
+            {"kind": "closed", "concurrency": 1},
+            {"kind": "closed", "concurrency": 4},
+            {"kind": "open", "arrival": "constant", "rate_per_second": 20_000.0, "maximum_concurrency": 8},
+        )
+    )
+    plan = {
+        "load_model": load,
+        "pair_isolation": rng.choice(("serial", "overlap")),
+        "warm_up_calls_per_profile": rng.choice((0, 1)),
+    }
     return RealRunner(
-        rng.randint(2, 3), plan=plan, segment_bytes=rng.choice((6_000, 20_000)), grow_bytes=rng.choice((4_096, 30_000)),
+        rng.randint(2, 3),
+        plan=plan,
+        segment_bytes=rng.choice((6_000, 20_000)),
+        grow_bytes=rng.choice((4_096, 30_000)),
         settle_first=rng.random() < 0.5,
     )
 
@@ -94,7 +110,9 @@ def _watched(process: Process) -> Iterator[None]:
     """Note what ``Journal.append`` tells the runner."""
     append = Journal.append
 
-    async def watched(journal: Journal, kind: RecordKind, trace_id: str, body: Mapping[str, Any], **options: Any) -> int:
+    async def watched(
+        journal: Journal, kind: RecordKind, trace_id: str, body: Mapping[str, Any], **options: Any
+    ) -> int:
         sequence = await append(journal, kind, trace_id, body, **options)
         if kind is RecordKind.LEASE:
             _UNLEASED.set(journal.failed)

@@ -33,7 +33,9 @@ class Window:
     def __init__(self, servers: Mapping[str, ContractServer], cases: int, concurrency: int) -> None:
         self._servers = servers
         self._spec = {
-            "origins": {name: server.origin for name, server in servers.items()}, "cases": cases, "concurrency": concurrency,
+            "origins": {name: server.origin for name, server in servers.items()},
+            "cases": cases,
+            "concurrency": concurrency,
             "at_ms": time.time_ns() // 1_000_000,
         }
 
@@ -48,7 +50,9 @@ class Window:
     @property
     def most_sent(self) -> int:
         """How often the servers counted the request that they counted most."""
-        return max((count for server in self._servers.values() for count in server.ledger.by_request.values()), default=0)
+        return max(
+            (count for server in self._servers.values() for count in server.ledger.by_request.values()), default=0
+        )
 
     @property
     def sent(self) -> int:
@@ -60,7 +64,12 @@ def _context(folder: Path, spec: str) -> RunContext:
     wanted = json.loads(spec)
     plan = {"load_model": {"kind": "closed", "concurrency": wanted["concurrency"]}}
     cases = [f"case {number}" for number in range(wanted["cases"])]
-    return run_context(Setup(wanted["origins"], cases=cases, plan=plan, at_ms=wanted["at_ms"]), folder, segment_bytes=20_000, grow_bytes=8_192)
+    return run_context(
+        Setup(wanted["origins"], cases=cases, plan=plan, at_ms=wanted["at_ms"]),
+        folder,
+        segment_bytes=20_000,
+        grow_bytes=8_192,
+    )
 
 
 def collect(context: RunContext) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tasc_collector.canonical import canonical_bytes
-from tasc_collector.contracts.verification import verify_trace
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.fault import CollectorFault
+from tasc_collector.contracts.verification import verify_trace
 from tasc_collector.journal import JournalRecord, RecordKind, scan
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.runner import RunResult, run_window
@@ -24,14 +24,18 @@ FOLDER = Path("/runs/window-1")
 ORIGINS = {"a": "http://127.0.0.1:8001", "b": "http://127.0.0.1:8002"}
 
 
-def memory_run(server: MemoryServer | None = None, disk: MemoryDisk | None = None, *, setup: Setup | None = None, **changes: Any) -> RunContext:
+def memory_run(
+    server: MemoryServer | None = None, disk: MemoryDisk | None = None, *, setup: Setup | None = None, **changes: Any
+) -> RunContext:
     """A window on a disk and a server in memory."""
     fs = MemoryFileSystem(disk or MemoryDisk())
     small = {"segment_bytes": 1 << 20, "grow_bytes": 1 << 16}
     return run_context(setup or Setup(ORIGINS), FOLDER, fs=fs, network=server or MemoryServer(), **{**small, **changes})
 
 
-def run(context: RunContext, *, stop: StopSignal | None = None, send: bool = True, beside: Callable[[], Any] | None = None) -> RunResult:
+def run(
+    context: RunContext, *, stop: StopSignal | None = None, send: bool = True, beside: Callable[[], Any] | None = None
+) -> RunResult:
     """Run to its end; ``beside`` is a coroutine function that runs next to it."""
 
     async def both() -> RunResult:
@@ -63,4 +67,6 @@ def envelopes(context: RunContext) -> list[TraceEnvelope]:
 
 def faults(context: RunContext) -> list[CollectorFault]:
     """Executions without an envelope."""
-    return [CollectorFault.from_value(record.body, where="journal").record for record in records(context, RecordKind.FAULT)]
+    return [
+        CollectorFault.from_value(record.body, where="journal").record for record in records(context, RecordKind.FAULT)
+    ]

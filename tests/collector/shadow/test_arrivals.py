@@ -17,5 +17,7 @@ def test_a_line_that_is_no_time_of_arrival_is_named(lines: list[bytes]) -> None:
 
 
 def test_the_digest_is_over_the_numbers() -> None:
-    assert arrivals_digest(read_arrivals([b"1.0", b"2"], where="a")) == arrivals_digest(read_arrivals([b"1", b"2.000"], where="a"))
+    assert arrivals_digest(read_arrivals([b"1.0", b"2"], where="a")) == arrivals_digest(
+        read_arrivals([b"1", b"2.000"], where="a")
+    )
     assert arrivals_digest((0.0, 1.0)) != arrivals_digest((0.0, 1.5))

@@ -25,8 +25,17 @@ def test_the_worst_case_by_hand() -> None:
     work = worst_case(plan(**fields), cases=4, replicates=10, request_bytes=[100] * 20)
     limit = 2 * memory_run().plan.targets[0].http_limits.max_response_bytes
     assert work == Work(
-        cases=4, profiles=2, replicates=10, logical_executions=20, attempts=40, network_calls=42, durable_records=2 + 60 + 2 + 84,
-        request_bytes=100 * 20 * 2 + 2 * 4096, response_bytes=21 * limit, wall_clock_ms=14 * 1_000, concurrency=3,
+        cases=4,
+        profiles=2,
+        replicates=10,
+        logical_executions=20,
+        attempts=40,
+        network_calls=42,
+        durable_records=2 + 60 + 2 + 84,
+        request_bytes=100 * 20 * 2 + 2 * 4096,
+        response_bytes=21 * limit,
+        wall_clock_ms=14 * 1_000,
+        concurrency=3,
     )
 
 
@@ -39,7 +48,9 @@ def test_the_worst_case_by_hand() -> None:
         ({"load_model": {"kind": "closed", "concurrency": 100}}, 16),
     ],
 )
-def test_concurrency_is_the_pairs_times_what_a_pair_may_overlap_within_the_lanes(fields: dict[str, object], concurrency: int) -> None:
+def test_concurrency_is_the_pairs_times_what_a_pair_may_overlap_within_the_lanes(
+    fields: dict[str, object], concurrency: int
+) -> None:
     assert concurrency_of(plan(**fields)) == concurrency
 
 
@@ -50,7 +61,9 @@ def test_each_bound_is_compared_and_named_with_what_is_missing(bound: str) -> No
     check_budget(_with(sizes), work)
     with pytest.raises(NotAuthorized, match="needs 7, the plan allows 4: 3 too many") as refused:
         check_budget(_with({**sizes, bound: 4}), work)
-    assert refused.value.field == "budget." + "".join(part.title() if index else part for index, part in enumerate(bound.split("_")))
+    assert refused.value.field == "budget." + "".join(
+        part.title() if index else part for index, part in enumerate(bound.split("_"))
+    )
 
 
 def test_a_plan_whose_budget_is_too_small_sends_nothing() -> None:

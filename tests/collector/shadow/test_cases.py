@@ -22,20 +22,44 @@ def test_text_lines_keep_their_white_space_and_number_by_line() -> None:
 
 
 def test_openai_messages_and_batch_lines() -> None:
-    (chat,) = read(json.dumps({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]}), form="openai-messages")
+    (chat,) = read(
+        json.dumps({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]}),
+        form="openai-messages",
+    )
     assert (chat.messages, chat.mode, chat.characters) == ((("system", "s"), ("user", "u")), "chat", 2)
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 9, "temperature": 0.5, "stop": "x"}
-    (batch,) = read(json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}), form="openai-batch")
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_completion_tokens": 9,
+        "temperature": 0.5,
+        "stop": "x",
+    }
+    (batch,) = read(
+        json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}),
+        form="openai-batch",
+    )
     assert (batch.max_tokens, batch.temperature, batch.stop) == (9, 0.5, ("x",))
 
 
 def test_our_own_lines_carry_groups_weights_and_slices() -> None:
     line = {
-        "caseId": "c-1", "groupId": "g-1", "replicates": 3, "generation": {"prompt": "p", "maxTokens": 4, "seed": -5}, "slices": ["hard"],
-        "workload": {"mode": "completion", "declaredTrafficWeight": 2.5, "inputTokenEstimate": 7}, "routeSignal": None,
+        "caseId": "c-1",
+        "groupId": "g-1",
+        "replicates": 3,
+        "generation": {"prompt": "p", "maxTokens": 4, "seed": -5},
+        "slices": ["hard"],
+        "workload": {"mode": "completion", "declaredTrafficWeight": 2.5, "inputTokenEstimate": 7},
+        "routeSignal": None,
     }
     (case,) = read(json.dumps(line), form="tasc")
-    assert (case.case_id, case.group_id, case.replicates, case.weight, case.slices, case.seed) == ("c-1", "g-1", 3, 2.5, ("hard",), -5)
+    assert (case.case_id, case.group_id, case.replicates, case.weight, case.slices, case.seed) == (
+        "c-1",
+        "g-1",
+        3,
+        2.5,
+        ("hard",),
+        -5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +102,13 @@ def test_a_repeated_case_id_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("line", "form"),
-    [(b"hello", "text-lines"), (b'{"messages": []}', "openai-messages"), (b'{"body": {}}', "openai-batch"), (b'{"generation": {}}', "tasc"), (b"[1]", "text-lines")],
+    [
+        (b"hello", "text-lines"),
+        (b'{"messages": []}', "openai-messages"),
+        (b'{"body": {}}', "openai-batch"),
+        (b'{"generation": {}}', "tasc"),
+        (b"[1]", "text-lines"),
+    ],
 )
 def test_the_format_is_recognised_by_the_first_line(line: bytes, form: str) -> None:
     assert guess_format(line) == form

@@ -5,18 +5,44 @@ import pytest
 from tasc_collector.contracts.operations import CostModel
 from tasc_collector.shadow.costs import modeled_cost
 
-MODEL = CostModel.from_value({
-    "version": "tasc-cost-model-v1", "modelId": "prices-1", "currency": "USD",
-    "profiles": [
-        {"profileId": "tokens", "price": {"kind": "token-price", "inputUsdPerMillion": 2, "cachedInputUsdPerMillion": 0.5, "outputUsdPerMillion": 8}},
-        {"profileId": "uncached", "price": {"kind": "token-price", "inputUsdPerMillion": 2, "cachedInputUsdPerMillion": None, "outputUsdPerMillion": 8}},
-        {"profileId": "devices", "price": {"kind": "device-second", "usdPerDeviceSecond": 0.001, "devices": 4}},
-    ],
-}, where="cost-model").record
+MODEL = CostModel.from_value(
+    {
+        "version": "tasc-cost-model-v1",
+        "modelId": "prices-1",
+        "currency": "USD",
+        "profiles": [
+            {
+                "profileId": "tokens",
+                "price": {
+                    "kind": "token-price",
+                    "inputUsdPerMillion": 2,
+                    "cachedInputUsdPerMillion": 0.5,
+                    "outputUsdPerMillion": 8,
+                },
+            },
+            {
+                "profileId": "uncached",
+                "price": {
+                    "kind": "token-price",
+                    "inputUsdPerMillion": 2,
+                    "cachedInputUsdPerMillion": None,
+                    "outputUsdPerMillion": 8,
+                },
+            },
+            {"profileId": "devices", "price": {"kind": "device-second", "usdPerDeviceSecond": 0.001, "devices": 4}},
+        ],
+    },
+    where="cost-model",
+).record
 
 
 def cost(profile: str, **changes: int | None) -> dict[str, object]:
-    values: dict[str, int | None] = {"input_tokens": 1_000, "cached_tokens": 400, "output_tokens": 100, "service_ns": 2_000_000_000} | changes
+    values: dict[str, int | None] = {
+        "input_tokens": 1_000,
+        "cached_tokens": 400,
+        "output_tokens": 100,
+        "service_ns": 2_000_000_000,
+    } | changes
     return modeled_cost(MODEL, profile, **values, lane_width=8)  # type: ignore[arg-type]  # by name
 
 
@@ -31,16 +57,30 @@ def cost(profile: str, **changes: int | None) -> dict[str, object]:
     ],
 )
 def test_a_price_gives_a_modeled_cost(profile: str, changes: dict[str, int | None], amount: float) -> None:
-    assert cost(profile, **changes) == {"kind": "modeled", "amount": pytest.approx(amount), "currency": "USD", "modelDigest": MODEL.digest}
+    assert cost(profile, **changes) == {
+        "kind": "modeled",
+        "amount": pytest.approx(amount),
+        "currency": "USD",
+        "modelDigest": MODEL.digest,
+    }
 
 
 @pytest.mark.parametrize(
     ("profile", "changes"),
-    [("tokens", {"input_tokens": None}), ("tokens", {"output_tokens": None}), ("devices", {"service_ns": None}), ("nobody", {})],
+    [
+        ("tokens", {"input_tokens": None}),
+        ("tokens", {"output_tokens": None}),
+        ("devices", {"service_ns": None}),
+        ("nobody", {}),
+    ],
 )
-def test_without_a_price_or_what_it_needs_the_cost_is_unavailable_and_never_zero(profile: str, changes: dict[str, int | None]) -> None:
+def test_without_a_price_or_what_it_needs_the_cost_is_unavailable_and_never_zero(
+    profile: str, changes: dict[str, int | None]
+) -> None:
     assert cost(profile, **changes) == {"kind": "unavailable"}
 
 
 def test_a_study_without_prices_has_none() -> None:
-    assert modeled_cost(None, "tokens", input_tokens=1, cached_tokens=0, output_tokens=1, service_ns=1, lane_width=1) == {"kind": "unavailable"}
+    assert modeled_cost(
+        None, "tokens", input_tokens=1, cached_tokens=0, output_tokens=1, service_ns=1, lane_width=1
+    ) == {"kind": "unavailable"}

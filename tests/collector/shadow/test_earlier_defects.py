@@ -31,7 +31,13 @@ def test_a_streamed_answer_whose_first_token_comes_long_after_its_head_is_kept_w
             marks = record.body["timeline"]["marks"]  # type: ignore[call-overload,index]  # an object
             ttft_ns = marks["firstTokenNs"] - marks["requestStartedNs"]
             assert 150 * MS <= ttft_ns < 400 * MS
-            assert marks["requestStartedNs"] <= marks["headersNs"] <= marks["firstByteNs"] <= marks["firstTokenNs"] <= marks["lastByteNs"]
+            assert (
+                marks["requestStartedNs"]
+                <= marks["headersNs"]
+                <= marks["firstByteNs"]
+                <= marks["firstTokenNs"]
+                <= marks["lastByteNs"]
+            )
 
 
 def test_a_slow_profile_never_delays_the_clock_of_a_fast_one(tmp_path: Path) -> None:
@@ -40,7 +46,11 @@ def test_a_slow_profile_never_delays_the_clock_of_a_fast_one(tmp_path: Path) -> 
         ContractServer("vllm", behaviour=Behaviour(tokens=2, ttft_ms=250, model=MODEL)) as slow,
         ContractServer("vllm", behaviour=Behaviour(tokens=2, ttft_ms=2, model=MODEL)) as fast,
     ):
-        setup = Setup({"a": slow.origin, "b": fast.origin}, cases=["one", "two", "three", "four"], plan={"load_model": {"kind": "closed", "concurrency": 4}})
+        setup = Setup(
+            {"a": slow.origin, "b": fast.origin},
+            cases=["one", "two", "three", "four"],
+            plan={"load_model": {"kind": "closed", "concurrency": 4}},
+        )
         context = run_context(setup, tmp_path / "run")
         assert run(context).states == {"success": 8}
         profiles = {record.trace_id: record.body["profileId"] for record in records(context, RecordKind.INTENT)}
@@ -119,7 +129,9 @@ def test_an_old_window_whose_leases_are_open_is_settled_without_any_case() -> No
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(killed())
     later = memory_run(MemoryServer(), clock=SteppedClock(5 * HOUR_MS))
-    as_it_was = dataclasses.replace(context, fs=later.fs, clock=SteppedClock(5 * HOUR_MS), cases=(), network=MemoryServer())
+    as_it_was = dataclasses.replace(
+        context, fs=later.fs, clock=SteppedClock(5 * HOUR_MS), cases=(), network=MemoryServer()
+    )
     disk = later.fs.disk  # type: ignore[attr-defined]  # a memory disk
     disk.folders.add(context.folder)
     for path, content in copied.items():

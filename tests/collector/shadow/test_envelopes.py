@@ -20,10 +20,25 @@ from tasc_collector.wire.records import read_record
 from tests.support.run_contexts import Setup, authority, study_terms
 from tests.support.runs import ORIGINS, envelopes, memory_run, records, run
 
-PRICES = CostModel.from_value({
-    "version": "tasc-cost-model-v1", "modelId": "prices-1", "currency": "USD",
-    "profiles": [{"profileId": "a", "price": {"kind": "token-price", "inputUsdPerMillion": 2, "cachedInputUsdPerMillion": None, "outputUsdPerMillion": 10}}],
-}, where="cost-model").record
+PRICES = CostModel.from_value(
+    {
+        "version": "tasc-cost-model-v1",
+        "modelId": "prices-1",
+        "currency": "USD",
+        "profiles": [
+            {
+                "profileId": "a",
+                "price": {
+                    "kind": "token-price",
+                    "inputUsdPerMillion": 2,
+                    "cachedInputUsdPerMillion": None,
+                    "outputUsdPerMillion": 10,
+                },
+            }
+        ],
+    },
+    where="cost-model",
+).record
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +59,28 @@ def test_dispatch_and_collector_sign_with_two_keys_what_they_know(collected: Run
         assert trace.dispatch_intent.authority_key_id == "dispatch-1"
         assert trace.collector_attestation.authority_key_id == "collector-1"
         assert (trace.split, trace.source_mode, trace.policy_digest) == ("online", "shadow", "sha256:" + "d" * 64)
-        assert trace.dispatch_intent.issued_at <= trace.event_time <= trace.completed_at <= trace.collector_attestation.collected_at
+        assert (
+            trace.dispatch_intent.issued_at
+            <= trace.event_time
+            <= trace.completed_at
+            <= trace.collector_attestation.collected_at
+        )
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("profileId",), "b2"), (("caseId",), "case-9"), (("replicateId",), "replicate-9"), (("workload", "declaredTrafficWeight"), 2),
-        (("collectionBinding", "route"), "responses"), (("dispatchIntent", "issuedAt"), "2026-01-01T00:00:00.000Z"),
-        (("attempts", 0, "finishReason"), "length"), (("attempts", 0, "tokenUsage", "output", "value"), 4), (("collectorVersion",), "tasc-collector-9"),
-        (("attempts", 0, "cost"), {"kind": "unavailable"}), (("terminalOutputId", "value"), "0" * 64),
+        (("profileId",), "b2"),
+        (("caseId",), "case-9"),
+        (("replicateId",), "replicate-9"),
+        (("workload", "declaredTrafficWeight"), 2),
+        (("collectionBinding", "route"), "responses"),
+        (("dispatchIntent", "issuedAt"), "2026-01-01T00:00:00.000Z"),
+        (("attempts", 0, "finishReason"), "length"),
+        (("attempts", 0, "tokenUsage", "output", "value"), 4),
+        (("collectorVersion",), "tasc-collector-9"),
+        (("attempts", 0, "cost"), {"kind": "unavailable"}),
+        (("terminalOutputId", "value"), "0" * 64),
     ],
 )
 def test_a_change_of_any_field_breaks_a_signature(collected: RunContext, path: tuple[Any, ...], value: object) -> None:
@@ -76,7 +103,12 @@ def test_no_text_of_case_or_answer_is_in_any_record(collected: RunContext) -> No
 def test_a_modeled_cost_stands_beside_what_it_is_computed_from(collected: RunContext) -> None:
     costs = {trace.profile_id: trace.attempts[-1].cost for trace in envelopes(collected)}
     assert costs["a"].kind == "modeled"
-    assert costs["a"].to_json() == {"kind": "modeled", "amount": pytest.approx((3 * 2 + 3 * 10) / 1e6), "currency": "USD", "modelDigest": PRICES.digest}
+    assert costs["a"].to_json() == {
+        "kind": "modeled",
+        "amount": pytest.approx((3 * 2 + 3 * 10) / 1e6),
+        "currency": "USD",
+        "modelDigest": PRICES.digest,
+    }
     assert costs["b"].kind == "unavailable", "no price, no cost; never zero"
 
 
@@ -84,14 +116,27 @@ def test_the_timeline_belongs_to_its_attempt_and_starts_at_the_queue(collected: 
     for record in records(collected, RecordKind.OUTCOME):
         body: Any = record.body
         marks = body["timeline"]["marks"]
-        order = ["begunNs", "connectedNs", "leasedNs", "requestStartedNs", "requestWrittenNs", "headersNs", "firstByteNs", "firstTokenNs", "lastByteNs"]
+        order = [
+            "begunNs",
+            "connectedNs",
+            "leasedNs",
+            "requestStartedNs",
+            "requestWrittenNs",
+            "headersNs",
+            "firstByteNs",
+            "firstTokenNs",
+            "lastByteNs",
+        ]
         assert [marks[name] for name in order] == sorted(marks[name] for name in order)
         assert marks["securedNs"] is None, "no TLS on loopback"
         assert len(body["timeline"]["events"]["offsetNs"]) == 3
 
 
 LEASE = {
-    "attemptId": "attempt-1", "attemptNumber": 1, "issuedAt": "2026-11-01T00:00:00.000Z", "expiresAt": "2026-11-01T00:00:05.000Z",
+    "attemptId": "attempt-1",
+    "attemptNumber": 1,
+    "issuedAt": "2026-11-01T00:00:00.000Z",
+    "expiresAt": "2026-11-01T00:00:05.000Z",
     "requestIdentity": {"algorithm": "hmac-sha256", "keyId": "payload-1", "value": "0" * 64},
 }
 
@@ -107,13 +152,22 @@ LEASE = {
 def test_an_unknown_attempt_ends_by_its_deadline_and_not_before_its_lease(settled_at: str, completed_at: str) -> None:
     attempt = unknown_attempt(LEASE, memory_run().plan.targets[0], settled_at=settled_at)
     assert attempt["observerTimings"]["completedAt"] == completed_at
-    assert (attempt["dispatchState"], attempt["status"], attempt["failureCategory"]) == ("sent_unknown", "failure", "unknown")
-    assert attempt["tokenUsage"] == {"input": None, "output": None, "total": None} and attempt["cost"] == {"kind": "unavailable"}
+    assert (attempt["dispatchState"], attempt["status"], attempt["failureCategory"]) == (
+        "sent_unknown",
+        "failure",
+        "unknown",
+    )
+    assert attempt["tokenUsage"] == {"input": None, "output": None, "total": None} and attempt["cost"] == {
+        "kind": "unavailable"
+    }
 
 
 def test_the_same_plan_gives_the_same_trace_ids_and_another_declaration_others() -> None:
     one = memory_run(setup=Setup(ORIGINS, at_ms=1_800_000_000_000, ends_ms=10**12))
-    same, other = dataclasses.replace(one, fs=memory_run().fs), memory_run(setup=Setup(ORIGINS, at_ms=1_800_000_000_001, ends_ms=10**12))
+    same, other = (
+        dataclasses.replace(one, fs=memory_run().fs),
+        memory_run(setup=Setup(ORIGINS, at_ms=1_800_000_000_001, ends_ms=10**12)),
+    )
     ids = [[pair.replicate_id for pair in planned_pairs(c.plan, c.declaration, c.case_set)] for c in (one, same, other)]
     assert ids[0] == ids[1]
     assert set(ids[0]).isdisjoint(ids[2])

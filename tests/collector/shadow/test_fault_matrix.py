@@ -58,7 +58,12 @@ def _collect(folder: Path, faulty: Behaviour, **target: Any) -> tuple[TraceEnvel
     """Envelope and outcome of the faulty server's call, and how often it was called."""
     with ContractServer("vllm", behaviour=faulty) as first, ContractServer("llama.cpp", behaviour=SOUND) as second:
         plan = {"attempt_timeout_ms": 800, "maximum_attempts": 3}
-        setup = Setup({"a": first.origin, "b": second.origin}, cases=["one"], plan=plan, targets={"a": target, "b": {"runtime": "llama.cpp"}})
+        setup = Setup(
+            {"a": first.origin, "b": second.origin},
+            cases=["one"],
+            plan=plan,
+            targets={"a": target, "b": {"runtime": "llama.cpp"}},
+        )
         context = run_context(setup, folder / "run")
         result = run(context)
         assert result.status == "complete"
@@ -70,7 +75,9 @@ def _collect(folder: Path, faulty: Behaviour, **target: Any) -> tuple[TraceEnvel
 
 @pytest.mark.parametrize("row", MATRIX, ids=[row.fault for row in MATRIX])
 def test_a_broken_answer_is_never_a_success_and_never_sent_again(row: Row, tmp_path: Path) -> None:
-    envelope, outcome, calls = _collect(tmp_path, Behaviour(tokens=6, ttft_ms=1, itl_ms=1, model=MODEL, fault=row.fault))
+    envelope, outcome, calls = _collect(
+        tmp_path, Behaviour(tokens=6, ttft_ms=1, itl_ms=1, model=MODEL, fault=row.fault)
+    )
     (attempt,) = envelope.attempts
     assert (attempt.status, attempt.dispatch_state, attempt.failure_category) == (row.status, row.state, row.category)
     assert outcome["reason"] == row.reason

@@ -10,18 +10,42 @@ from tasc_collector.shadow.keys import ExecutionKey
 from tasc_collector.shadow.ledger import Ledger, Stage
 
 TRACE, KEY = "trace-1", ExecutionKey("case-1", "replicate-1", "a")
-INTENT = {"caseId": "case-1", "groupId": "case-1", "replicateId": "replicate-1", "replicateIndex": 0, "profileId": "a", "trace": {"traceId": TRACE}}
+INTENT = {
+    "caseId": "case-1",
+    "groupId": "case-1",
+    "replicateId": "replicate-1",
+    "replicateIndex": 0,
+    "profileId": "a",
+    "trace": {"traceId": TRACE},
+}
 LEASE = {"attemptId": "attempt-1", "attemptNumber": 1}
 
 
 def outcome(state: str, status: str = "failure", category: str | None = "transport") -> dict[str, Any]:
-    return {"attempt": {"dispatchState": state, "status": status, "failureCategory": category}, "terminalOutputId": None}
+    return {
+        "attempt": {"dispatchState": state, "status": status, "failureCategory": category},
+        "terminalOutputId": None,
+    }
 
 
-FAULT = {"caseId": "case-1", "replicateId": "replicate-1", "profileId": "a", "traceId": TRACE, "state": "not_sent", "reason": "connect-failed"}
-I, L, A, C = (RecordKind.INTENT, INTENT), (RecordKind.LEASE, LEASE), (RecordKind.ACCEPTED, {}), (RecordKind.COMPLETE, {})
+FAULT = {
+    "caseId": "case-1",
+    "replicateId": "replicate-1",
+    "profileId": "a",
+    "traceId": TRACE,
+    "state": "not_sent",
+    "reason": "connect-failed",
+}
+I, L, A, C = (  # noqa: E741 - initials of the moves
+    (RecordKind.INTENT, INTENT),
+    (RecordKind.LEASE, LEASE),
+    (RecordKind.ACCEPTED, {}),
+    (RecordKind.COMPLETE, {}),
+)
 SUCCESS, UNKNOWN, NOT_SENT = (
-    (RecordKind.OUTCOME, outcome("completed", "success", None)), (RecordKind.OUTCOME, outcome("sent_unknown")), (RecordKind.OUTCOME, outcome("not_sent")),
+    (RecordKind.OUTCOME, outcome("completed", "success", None)),
+    (RecordKind.OUTCOME, outcome("sent_unknown")),
+    (RecordKind.OUTCOME, outcome("not_sent")),
 )
 F = (RecordKind.FAULT, FAULT)
 
@@ -56,8 +80,23 @@ def test_the_moves_that_are_allowed(moves: tuple, stage: Stage, final: str) -> N
 @pytest.mark.parametrize(
     "moves",
     [
-        (I, I), (L,), (I, L, L), (I, L, UNKNOWN, L), (I, L, SUCCESS, L), (I, SUCCESS), (I, A), (I, L, A), (I, L, NOT_SENT, A), (I, L, SUCCESS, C),
-        (I, L, SUCCESS, A, A), (I, L, SUCCESS, A, C, C), (I, L, F), (I, L, UNKNOWN, F), (I, L, SUCCESS, A, F), (C,), (A,),
+        (I, I),
+        (L,),
+        (I, L, L),
+        (I, L, UNKNOWN, L),
+        (I, L, SUCCESS, L),
+        (I, SUCCESS),
+        (I, A),
+        (I, L, A),
+        (I, L, NOT_SENT, A),
+        (I, L, SUCCESS, C),
+        (I, L, SUCCESS, A, A),
+        (I, L, SUCCESS, A, C, C),
+        (I, L, F),
+        (I, L, UNKNOWN, F),
+        (I, L, SUCCESS, A, F),
+        (C,),
+        (A,),
     ],
 )
 def test_every_other_move_is_corruption_and_never_repaired(moves: tuple) -> None:  # type: ignore[type-arg]

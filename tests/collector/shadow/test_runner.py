@@ -168,7 +168,9 @@ def test_a_run_cancelled_twice_writes_that_its_calls_may_have_been_sent() -> Non
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled_twice())
     found = envelopes(context)
-    assert [(envelope.attempts[-1].dispatch_state, envelope.attempts[-1].abort_lifecycle) for envelope in found] == [("sent_unknown", "abort-ambiguous")] * 2
+    assert [(envelope.attempts[-1].dispatch_state, envelope.attempts[-1].abort_lifecycle) for envelope in found] == [
+        ("sent_unknown", "abort-ambiguous")
+    ] * 2
     result = run(dataclasses.replace(context, network=MemoryServer(sent=server.sent)))
     assert result.states == {"sent_unknown": 2, "success": 4} and set(server.sent.values()) == {1}
 
@@ -185,7 +187,9 @@ def test_a_lease_from_this_host_is_settled_at_once_and_from_another_after_it_exp
     _rewrite_owner(machine.disk, "another-host")
     elsewhere = memory_run(server, machine.disk, setup=setup)
     first = run(elsewhere)
-    assert (first.status, first.states) == ("partial", {"success": 5, "pending": 1}), "its sender may still wait for the answer"
+    assert (first.status, first.states) == ("partial", {"success": 5, "pending": 1}), (
+        "its sender may still wait for the answer"
+    )
     _rewrite_owner(machine.disk, "another-host")
     later = memory_run(server, machine.disk, setup=setup, clock=SteppedClock(6_000))
     assert run(later).states == {"success": 5, "sent_unknown": 1}
@@ -201,7 +205,13 @@ def _rewrite_owner(disk: MemoryDisk, host: str) -> None:
 def test_two_runs_at_once_are_one_run_and_a_refusal() -> None:
     disk, server = MemoryDisk(), MemoryServer()
     context = memory_run(server, disk)
-    with Journal.open(FOLDER, context.binding, context.journal_key, fs=context.fs, owner=Owner(7, "host-1", "2026-01-01T00:00:00.000Z")):
+    with Journal.open(
+        FOLDER,
+        context.binding,
+        context.journal_key,
+        fs=context.fs,
+        owner=Owner(7, "host-1", "2026-01-01T00:00:00.000Z"),
+    ):
         with pytest.raises(JournalLocked, match="process 7 on host-1"):
             run(context)
     assert server.sent == {}
@@ -225,7 +235,11 @@ def test_after_the_window_the_rest_is_not_attempted_and_everything_adds_up() -> 
     context, server = interrupted(2)
     later = dataclasses.replace(context, clock=SteppedClock(2 * HOUR_MS), cases=())
     result = run(later)
-    assert (result.status, result.states, result.reasons) == ("complete", {"success": 2, "not_attempted": 4}, {"window-closed": 4})
+    assert (result.status, result.states, result.reasons) == (
+        "complete",
+        {"success": 2, "not_attempted": 4},
+        {"window-closed": 4},
+    )
     assert sum(server.sent.values()) == 2
     assert {fault.reason.value for fault in faults(later)} == {"window-closed"}
     assert run(later).states == result.states
@@ -276,7 +290,9 @@ def test_a_wall_clock_that_is_set_bends_no_duration_and_breaks_no_envelope(step_
 
 def test_a_refused_endpoint_stops_its_lane_and_leaves_the_other_alone() -> None:
     server = MemoryServer(refuse=8002)
-    setup = window(cases=[str(n) for n in range(8)], plan={**ONE_AT_A_TIME, "overload_stop_after": 3, "maximum_attempts": 1})
+    setup = window(
+        cases=[str(n) for n in range(8)], plan={**ONE_AT_A_TIME, "overload_stop_after": 3, "maximum_attempts": 1}
+    )
     context = memory_run(server, setup=setup)
     result = run(context)
     assert result.states == {"success": 8, "not_sent": 3, "not_attempted": 5}
@@ -290,13 +306,17 @@ def test_a_stopped_lane_ends_the_retries_too() -> None:
     assert result.states == {"success": 3, "not_sent": 1, "not_attempted": 2}
     assert server.connects == 3 + 1, "one refused connect is enough for that lane"
     assert sorted((fault.state, fault.reason.value, fault.attempts) for fault in faults(context)) == [
-        ("not_attempted", "overloaded", 0), ("not_attempted", "overloaded", 0), ("not_sent", "overloaded", 1),
+        ("not_attempted", "overloaded", 0),
+        ("not_attempted", "overloaded", 0),
+        ("not_sent", "connect-failed", 1),
     ]
 
 
 def test_a_connect_that_fails_is_tried_again_up_to_the_plans_attempts() -> None:
     server = MemoryServer(refuse=True)
-    context = memory_run(server, setup=window(cases=["one"], plan={**ONE_AT_A_TIME, "maximum_attempts": 3, "overload_stop_after": 100}))
+    context = memory_run(
+        server, setup=window(cases=["one"], plan={**ONE_AT_A_TIME, "maximum_attempts": 3, "overload_stop_after": 100})
+    )
     assert run(context).states == {"not_sent": 2}
     assert server.connects == 6 and {fault.attempts for fault in faults(context)} == {3}
     assert envelopes(context) == [], "a never-sent execution has no envelope"
@@ -323,7 +343,12 @@ def test_a_case_whose_signal_the_envelope_would_refuse_is_found_before_anything_
     server = MemoryServer()
     context = memory_run(server)
     definition = RouteSignalDefinition(
-        definition_id="margin", version="1", minimum=0.0, maximum=1.0, direction="higher-is-more-confident", calibration_digest="sha256:" + "a" * 64
+        definition_id="margin",
+        version="1",
+        minimum=0.0,
+        maximum=1.0,
+        direction="higher-is-more-confident",
+        calibration_digest="sha256:" + "a" * 64,
     )
     terms = dataclasses.replace(context.terms, route_signal=definition)
     future = {"value": 0.5, "sourceId": "source-1", "observedAt": "2999-01-01T00:00:00.000Z"}

@@ -12,7 +12,13 @@ from tasc_collector.shadow.scheduler import NANOSECOND, Lane, StopSignal, arriva
 
 def pairs(count: int) -> list[Pair]:
     cases = read_cases([b"text %d" % number for number in range(count)], "text-lines", where="cases", replicates=1)
-    return [Pair(PlannedPair(case.case_id, case.group_id, 0, f"replicate-{index}", ("a", "b") if index % 2 else ("b", "a")), case) for index, case in enumerate(cases)]
+    return [
+        Pair(
+            PlannedPair(case.case_id, case.group_id, 0, f"replicate-{index}", ("a", "b") if index % 2 else ("b", "a")),
+            case,
+        )
+        for index, case in enumerate(cases)
+    ]
 
 
 class Clock:
@@ -26,8 +32,12 @@ class Clock:
         return self.ns
 
 
-def run(load: ClosedLoad | OpenLoad, isolation: str, count: int, run_one, stop: StopSignal | None = None, arrivals=None) -> None:  # type: ignore[no-untyped-def]
-    asyncio.run(run_pairs(pairs(count), load, isolation, run_one, now_ns=Clock(), stop=stop or StopSignal(), arrivals=arrivals))  # type: ignore[arg-type]
+def run(
+    load: ClosedLoad | OpenLoad, isolation: str, count: int, run_one, stop: StopSignal | None = None, arrivals=None
+) -> None:  # type: ignore[no-untyped-def]
+    asyncio.run(
+        run_pairs(pairs(count), load, isolation, run_one, now_ns=Clock(), stop=stop or StopSignal(), arrivals=arrivals)
+    )  # type: ignore[arg-type]
 
 
 def test_a_closed_load_keeps_at_most_its_number_of_pairs_in_flight() -> None:
@@ -81,7 +91,7 @@ def test_after_a_stop_nothing_new_starts_and_what_runs_is_awaited() -> None:
         started.append(profile)
         if len(started) == 2:
             stop.request("test")
-        while not stop.requested:
+        while not stop.requested:  # noqa: ASYNC110 - the stop signal has no event of its own
             await asyncio.sleep(0)
         ended.append(profile)
 
@@ -113,12 +123,20 @@ def test_an_open_load_counts_waiting_from_the_scheduled_time() -> None:
         if profile == pair.order[0]:
             queued.append(queued_ns)
 
-    run(OpenLoad(kind="open", arrival="trace", trace_digest="sha256:" + "0" * 64, maximum_concurrency=1), "serial", 3, run_one, arrivals=[0.0, 0.001, 0.002])
+    run(
+        OpenLoad(kind="open", arrival="trace", trace_digest="sha256:" + "0" * 64, maximum_concurrency=1),
+        "serial",
+        3,
+        run_one,
+        arrivals=[0.0, 0.001, 0.002],
+    )
     assert [later - queued[0] for later in queued] == [0, NANOSECOND // 1000, NANOSECOND // 500]
 
 
 def test_constant_and_poisson_arrivals() -> None:
-    constant = arrival_offsets(OpenLoad(kind="open", arrival="constant", rate_per_second=4.0, maximum_concurrency=1), None)
+    constant = arrival_offsets(
+        OpenLoad(kind="open", arrival="constant", rate_per_second=4.0, maximum_concurrency=1), None
+    )
     assert [next(constant) for _ in range(3)] == [0.0, 0.25, 0.5]
     load = OpenLoad(kind="open", arrival="poisson", rate_per_second=100.0, seed="s", maximum_concurrency=1)
     first, again = arrival_offsets(load, None), arrival_offsets(load, None)

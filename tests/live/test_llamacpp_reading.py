@@ -162,7 +162,9 @@ def test_the_cancellation_canary_is_supported(llama):
 def test_a_server_killed_within_a_stream_is_a_truncation_and_never_a_success(doomed, route):
     target = live_target(doomed, route, Framing.SSE)
     outcome = run(
-        target, asked(target, max_tokens=NO_END), on_read=once_under_way(lambda: os.killpg(doomed.group, signal.SIGKILL))
+        target,
+        asked(target, max_tokens=NO_END),
+        on_read=once_under_way(lambda: os.killpg(doomed.group, signal.SIGKILL)),
     )
     assert not outcome.completed
     assert outcome.state is DispatchState.SENT_UNKNOWN

@@ -39,7 +39,10 @@ def probed(home: Home, alias: str, capability: Capability, effect: Effect = CANA
 
 def test_passive_probes_of_real_servers(study: Home) -> None:
     passive = Effect.NON_MUTATING
-    llama = {item: probed(study, "champion", item, passive).state for item in (Capability.MODEL_DISCOVERY, Capability.LIVENESS)}
+    llama = {
+        item: probed(study, "champion", item, passive).state
+        for item in (Capability.MODEL_DISCOVERY, Capability.LIVENESS)
+    }
     assert llama == {Capability.MODEL_DISCOVERY: "supported", Capability.LIVENESS: "supported"}
     assert probed(study, "candidate", Capability.LIVENESS, passive).state == "supported"
     listed = probed(study, "candidate", Capability.MODEL_DISCOVERY, passive)

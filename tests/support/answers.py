@@ -55,7 +55,8 @@ def written(variant: str) -> tuple[Written, ...]:
 def one(runtime: str, route: Route, framing: Framing, variant: str = "success") -> Written:
     """One section."""
     (found,) = (
-        item for item in all_written()
+        item
+        for item in all_written()
         if (item.profile.runtime, item.route, item.framing, item.variant) == (runtime, route, framing, variant)
     )
     return found
@@ -79,8 +80,11 @@ def summary(answer: Answer) -> tuple[str, ...]:
     usage = answer.usage
     numbers = (None, None, None) if usage is None else (usage.input, usage.output, usage.total)
     return (
-        answer.outcome.value, answer.reason.value, answer.finish_reason.value if answer.finish_reason else "-",
-        *("-" if number is None else str(number) for number in numbers), str(len(answer.events)),
+        answer.outcome.value,
+        answer.reason.value,
+        answer.finish_reason.value if answer.finish_reason else "-",
+        *("-" if number is None else str(number) for number in numbers),
+        str(len(answer.events)),
     )
 
 

@@ -109,9 +109,7 @@ def test_the_first_name_that_is_present_counts() -> None:
 
 
 def test_a_label_that_is_a_path_is_not_kept() -> None:
-    text = b"".join(
-        b'sglang:num_running_reqs{dp_rank="%d",model_name="/srv/m"} 1\n' % rank for rank in range(2)
-    )
+    text = b"".join(b'sglang:num_running_reqs{dp_rank="%d",model_name="/srv/m"} 1\n' % rank for rank in range(2))
     reading = read_prometheus(profile_of("sglang"), text)
     assert [item.labels for item in reading.values if item.metric == "requests-running"] == [
         (), (("dp_rank", "0"),), (("dp_rank", "1"),),

@@ -9,6 +9,7 @@ from pathlib import Path
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.errors import InputError, TascError
 from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, WindowFolder, window_keys
 from tasc_pipeline.instance import add_partition, run_job
 from tasc_pipeline.steps import plan, seal
@@ -20,8 +21,21 @@ LEAD_S = 3.0
 
 
 def ensure_study(home: Home, wanted: NewStudy, say: Callable[[str], None]) -> StudyOutcome | None:
-    """Make the study, or use the one that an earlier demo left (then None)."""
+    """Make the study, or use the one that an earlier demo left (then None).
+
+    Raises:
+        InputError: the earlier study means an engine of another configuration than the one that now runs.
+    """
     if home.study(wanted.study_id).exists():
+        meant = {endpoint.configuration_digest for endpoint in load_study(home, wanted.study_id).endpoints.values()}
+        for server in (wanted.champion, *wanted.candidates):
+            if server.configuration_digest is not None and server.configuration_digest not in meant:
+                raise InputError(
+                    "an engine's recipe or model file has changed since the demo's study was made",
+                    where=wanted.study_id,
+                    field="configuration_digest",
+                    way_out="restore the recipe, or compare the new one in a state folder of its own: set TASC_HOME",
+                )
         say(f"study {wanted.study_id}: as an earlier run left it")
         return None
     outcome = new_study(home, wanted, datetime.now(UTC))
@@ -87,7 +101,7 @@ def run_window(home: Home, study_id: str, say: Callable[[str], None], show: Show
             succeeded = run_job(home, job, key)
         if not succeeded:
             raise TascError(
-                f"the job {job} did not succeed",
+                f"the job {job} was interrupted or did not succeed",
                 where=key,
                 way_out=f"see why with `tasc ui`, then run the same command again; or without Dagster: tasc collect {key}",
             )

@@ -30,7 +30,7 @@ test-live:  ## tests against real engines
 
 test-crash:  ## crash and fault suites; FULL=1 for all kill points
 	@$(PYTHON) scripts/bootstrap.py test crash
-	TASC_CRASH_FULL=$(FULL) $(BIN)/python -m pytest -n $(WORKERS) -m crash
+	TASC_CRASH_FULL=$(FULL) $(BIN)/python -m pytest -n $(WORKERS) -m crash tests/crash tests/compute
 
 test-ui:  ## a real browser against the Dagster UI (needs Debian's chromium)
 	@$(PYTHON) scripts/bootstrap.py test ui

@@ -70,7 +70,7 @@ def plan_window(
         case ["approve", key, digest]:
             approval = plan.approve(found, key, digest, now())
             console.print(f"approved {approval.plan_digest} until {approval.expires_at}", markup=False)
-            console.print(f"next: tasc collect {key}   (or tasc launch {key})", markup=False)
+            console.print(f"next: tasc collect {key}, or the Dagster job shadow_window on this partition", markup=False)
         case ["show", key]:
             folder = window_folder(found, key)
             console.print(folder.plan(plan.key_ring(found)).record.digest, markup=False)
@@ -84,6 +84,9 @@ def plan_window(
             )
             if dry_run:
                 console.print("nothing was written", markup=False)
+                missing = plan.missing_receipt(found, key, now())
+                if missing is not None:
+                    console.print(f"the plan needs a receipt first; {missing}", markup=False)
             else:
                 console.print(f"plan {made.digest}", markup=False)
                 console.print(f"next: tasc plan approve {key} {made.digest}", markup=False)

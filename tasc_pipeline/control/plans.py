@@ -245,7 +245,7 @@ def _within_ceilings(rules: Comparison | ExperimentProtocol, work: Work) -> None
                 f"the plan needs {needed}, the study allows {allowed}",
                 where=rules.study_id,
                 field=f"shadowCollection.{name}",
-                way_out=f"use fewer cases, replicates or lanes, or fork the study: tasc study fork {rules.study_id}",
+                way_out="make a new study with fewer cases, replicates or lanes: tasc study new",
             )
 
 

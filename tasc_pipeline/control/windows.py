@@ -53,7 +53,7 @@ def declare(
             f"the window {start} to {end} is not inside the study's life",
             where=rules.study_id,
             rule=f"{rules.created_at} to {rules.expires_at}",
-            way_out="choose other bounds, or fork the study: tasc study fork " + rules.study_id,
+            way_out="choose other bounds, or make a new study: tasc study new",
         )
     protocol_digest = rules.digest
     return WindowDeclaration.sign_with(

@@ -28,7 +28,7 @@ from tasc_pipeline.home.layout import Home
 SIGNING_ROLES: Final[tuple[KeyRole, ...]] = ("operator", "dispatch", "collector")
 HMAC_KEYS: Final = ("payload-hmac", "journal-hmac")
 KEY_VALIDITY = timedelta(days=365)
-"""A new role key is valid for a year; rotate with `tasc keys rotate`."""
+"""A new role key is valid for a year."""
 
 
 def key_file(home: Home, name: str) -> Path:
@@ -82,7 +82,11 @@ def current(ring: KeyRing, role: KeyRole, at: str) -> RingKey:
     """
     valid = [key for key in ring.keys if key.role == role and is_valid(key, at)]
     if not valid:
-        raise NotAuthorized(f"no valid {role} key", where="key-ring.json", way_out=f"run: tasc keys rotate {role}")
+        raise NotAuthorized(
+            f"no valid {role} key",
+            where="key-ring.json",
+            way_out="make a state folder with new keys: set TASC_HOME to it and run tasc init",
+        )
     return max(valid, key=lambda key: key.valid_from)
 
 

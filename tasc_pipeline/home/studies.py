@@ -166,7 +166,7 @@ def _load_endpoint(loaded: LoadedStudy, target: StudyTarget) -> None:
                 f"differs from execution profile {profile.id}",
                 where=str(path),
                 field=name,
-                way_out=f"correct the file, or fork the study: tasc study fork {loaded.study.study_id}",
+                way_out="correct the file, or make a new study: tasc study new",
             )
     descriptor = (
         None

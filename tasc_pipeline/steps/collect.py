@@ -131,7 +131,7 @@ def _terms(home: Home, approved: ApprovedPlan, payload: PayloadKey) -> EnvelopeT
                 f"the {name} key is not the one that the study names",
                 where=study.study_id,
                 field=f"{name}Authority",
-                way_out=f"restore the key, or fork the study: tasc study fork {study.study_id}",
+                way_out="restore the key, or make a new study: tasc study new",
             )
     return EnvelopeTerms(
         plan=plan,

@@ -422,7 +422,7 @@ _ENDPOINT_COMMENTS = {
     "configuration_digest": "Identity of the server's configuration. Change it whenever you change the server.",
 }
 _STUDY_COMMENTS = {
-    "protocol": "The comparison: profiles, margins, ceilings. It is digested; a change makes a new study (tasc study fork).",
+    "protocol": "The comparison: profiles, margins, ceilings. It is digested; a change makes a new study.",
     "cases": "Your own file. Only the collecting step reads it; nothing of it is stored.",
     "keys": "References of the keys that collecting needs; the keys themselves lie in the state folder's keys/.",
     "window": "Defaults of a new window. It closes as soon as every planned execution is final.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -91,7 +92,9 @@ def make_plan(home: Home, window_key: str, now: datetime, *, write: bool) -> tup
             way_out=f"approve it: tasc plan approve {window_key} {folder.plan(ring).record.digest}",
         )
     cases = study_cases(loaded)
-    pinned = select_receipts(home, loaded, issued_at, until=declaration.event_time_end_exclusive)
+    pinned: Mapping[str, Sequence[str]] = {}  # a dry run says what it would cost before any receipt exists
+    if write:
+        pinned = select_receipts(home, loaded, issued_at, until=declaration.event_time_end_exclusive)
     payload = keys.payload_key(
         home, loaded.study.study_id, loaded.study.keys.payload_key_id, loaded.study.keys.payload_hmac
     )
@@ -127,6 +130,17 @@ def make_plan(home: Home, window_key: str, now: datetime, *, write: bool) -> tup
         folder.write(CASE_SET, entries)
         folder.write(PLAN, plan)
     return plan, estimate
+
+
+def missing_receipt(home: Home, window_key: str, now: datetime) -> str | None:
+    """What to run before the plan of a window can be issued: the first probe that is missing; None where none is."""
+    declaration = window_folder(home, window_key).declaration(keys.read_ring(home)).record
+    loaded = load_study(home, declaration.study_id)
+    try:
+        select_receipts(home, loaded, format_timestamp(now), until=declaration.event_time_end_exclusive)
+    except NotAuthorized as refusal:
+        return refusal.way_out
+    return None
 
 
 def approve(home: Home, window_key: str, plan_digest: str, now: datetime) -> PlanApproval:

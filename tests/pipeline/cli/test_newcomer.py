@@ -82,6 +82,8 @@ def test_a_chat_study_is_written_and_names_the_probes_that_will_admit_it(tmp_pat
         assert {alias.rpartition("/")[2] for alias, _ in probes} == {"champion", "candidate"}
         sealed = re.search(r"chat\.\S+\.r01-[0-9a-f]{8}", done(tasc(tmp_path, "seal", "chat")))
         assert sealed is not None
+        told = done(tasc(tmp_path, "plan", sealed[0], "--dry-run"))
+        assert "4 calls" in told and "the plan needs a receipt first; run: tasc probe" in told
         refused = tasc(tmp_path, "plan", sealed[0])
         assert refused.returncode == 3 and "tasc probe" in refused.stderr
         for alias, capability in dict.fromkeys(probes):

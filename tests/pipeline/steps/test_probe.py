@@ -48,7 +48,7 @@ def sealed(made: World) -> str:
 def refusal_of(made: World) -> str:
     """What planning a new window says."""
     with pytest.raises(NotAuthorized) as refused:
-        plan.make_plan(made.home, sealed(made), now(), write=False)
+        plan.make_plan(made.home, sealed(made), now(), write=True)
     return str(refused.value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ from tasc_collector.errors import InputError
 from tasc_collector.limits import RECORD_MAX_BYTES
 
 R = TypeVar("R", bound=Record)
+_AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+"""How ``tomllib`` says where; only the number is taken, for the rest of a message may quote the file."""
 
 
 def read_toml(cls: type[R], path: Path) -> R:
@@ -37,9 +40,11 @@ def read_toml(cls: type[R], path: Path) -> R:
     try:
         value = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        line = getattr(error, "lineno", None)
+        found = _AT_LINE.search(str(error))
         raise InputError(
-            "not valid TOML", where=where if line is None else f"{where}:{line}", way_out="correct the line"
+            "not valid TOML",
+            where=where if found is None else f"{where}:{found[1]}",
+            way_out="correct the line" if found else "complete the file, or restore it",
         ) from None
     try:
         return cls.model_validate_json(canonical_bytes(value), by_name=True, by_alias=False)

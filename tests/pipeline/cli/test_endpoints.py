@@ -17,9 +17,15 @@ def app_with(*modules: object) -> typer.Typer:
     return app
 
 
-def test_smoke_without_variables_makes_six_contacts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def operators_hands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable that says that a machine is at the keyboard: there the smoke refuses first."""
     for name in ("CI", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("operators_hands")
+def test_smoke_without_variables_makes_six_contacts() -> None:
     app = app_with(smoke)
     app.callback()(lambda: None)
     done = CliRunner().invoke(app, ["smoke"])
@@ -29,6 +35,7 @@ def test_smoke_without_variables_makes_six_contacts(monkeypatch: pytest.MonkeyPa
     assert all(line.endswith("ok") for line in lines)
 
 
+@pytest.mark.usefixtures("operators_hands")
 def test_smoke_with_a_partial_contract_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASC_LIVE_SMOKE_ENDPOINT", "https://api.example.com")
     app = app_with(smoke)

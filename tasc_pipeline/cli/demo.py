@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tasc_collector.runtimes.profile import Route
 from tasc_pipeline.cli.common import now, out, say
 from tasc_pipeline.cli.show_progress import terminal_progress
 from tasc_pipeline.cli.tables import print_assessment
@@ -21,7 +22,7 @@ from tasc_pipeline.steps.assess import report_path
 from tasc_pipeline.steps.new_study import NewStudy, Server
 from tasc_pipeline.warehouse.database import build_views
 
-STUDY, LIVE_STUDY = "demo", "demo-live"
+STUDY, LIVE_STUDY, CHAT_STUDY = "demo", "demo-live", "demo-chat"
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     live: Annotated[
-        bool, typer.Option("--live", help="Two real llama.cpp servers instead of contract servers.")
+        bool, typer.Option("--live", help="Real engines: two llama.cpp servers, then a chat window against MLX-LM.")
     ] = False,
     port: Annotated[int, typer.Option(help="First of two ports on loopback.")] = servers.CHAMPION.port,
     prompts: Annotated[Path | None, typer.Option(help="Prompts instead of the example's.")] = None,
@@ -46,15 +47,15 @@ def demo(
     build_views(home.root, clock=now)
     cases = prompts or flow.example_prompts()
     with ExitStack() as stack:
-        study = _live(stack, home, cases) if live else _contract(stack, home, cases, port, answer_prefix)
+        studies = _live(stack, home, cases) if live else _contract(stack, home, cases, port, answer_prefix)
         show = stack.enter_context(terminal_progress())
-        key, report = flow.run_window(home, study, say, show)
+        windows = [flow.run_window(home, study, say, show) for study in studies]
     console = out()
-    print_assessment(console, report)
-    where = home.window(key)
+    for key, report in windows:
+        print_assessment(console, report)
+        console.print(f"{'report':17} {report_path(home, key)}", markup=False)
     for name, text in (
-        ("report", str(report_path(home, key))),
-        ("records", str(where)),
+        ("records", str(home.windows)),
         ("parquet", str(home.warehouse)),
         ("dagster instance", str(home.dagster)),
     ):
@@ -62,12 +63,12 @@ def demo(
     for name, text in (
         ("open them with:", "make ui      (Dagster)"),
         ("", ".venv/bin/tasc sql      (DuckDB)"),
-        ("", f".venv/bin/tasc report {key}"),
+        ("", f".venv/bin/tasc report {windows[-1][0]}"),
     ):
         console.print(f"{name:17} {text}", markup=False)
 
 
-def _contract(stack: ExitStack, home: Home, cases: Path, port: int, answer_prefix: str) -> str:
+def _contract(stack: ExitStack, home: Home, cases: Path, port: int, answer_prefix: str) -> tuple[str, ...]:
     ledgers = home.root / "demo"
     make_folder(ledgers)
     champion, candidate = (
@@ -77,15 +78,21 @@ def _contract(stack: ExitStack, home: Home, cases: Path, port: int, answer_prefi
     origins = stack.enter_context(servers.running((champion, candidate), ledgers))
     say(f"contract servers: {champion.runtime} at {origins['champion']}, {candidate.runtime} at {origins['candidate']}")
     flow.ensure_study(home, _wanted(STUDY, Server(origins["champion"]), Server(origins["candidate"]), cases), say)
-    return STUDY
+    return (STUDY,)
 
 
-def _live(stack: ExitStack, home: Home, cases: Path) -> str:
+def _live(stack: ExitStack, home: Home, cases: Path) -> tuple[str, ...]:
     from tasc_pipeline.demo import live
 
     engines = stack.enter_context(live.running(home, say))
     flow.ensure_study(home, _wanted(LIVE_STUDY, engines["champion"], engines["candidate"], cases), say)
-    return LIVE_STUDY
+    if live.CHAT not in engines:
+        say("no chat window: MLX-LM is not installed -> run: make demo-live")
+        return (LIVE_STUDY,)
+    chat = _wanted(CHAT_STUDY, engines["champion"], engines[live.CHAT], cases)
+    flow.ensure_study(home, replace(chat, route=Route.CHAT_COMPLETIONS, maximum_output_tokens=16), say)
+    flow.admit_chat(home, CHAT_STUDY, say)
+    return LIVE_STUDY, CHAT_STUDY
 
 
 def _wanted(study: str, champion: Server, candidate: Server, cases: Path) -> NewStudy:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.errors import InputError, TascError
+from tasc_collector.runtimes.profile import Capability, Effect
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, WindowFolder, window_keys
 from tasc_pipeline.instance import add_partition, run_job
 from tasc_pipeline.steps import plan, seal
 from tasc_pipeline.steps.new_study import NewStudy, StudyOutcome, new_study
+from tasc_pipeline.steps.probe import ProbeOptions, probe_endpoint
 from tasc_pipeline.steps.watch import Show, watching
 
 LEAD_S = 3.0
@@ -44,6 +46,18 @@ def ensure_study(home: Home, wanted: NewStudy, say: Callable[[str], None]) -> St
         f"route {outcome.study.targets[0].route}"
     )
     return outcome
+
+
+def admit_chat(home: Home, study_id: str, say: Callable[[str], None]) -> None:
+    """Obtain the receipt that admits chat completions of each server of a study: one canary call to each.
+
+    Raises:
+        TascError: a server did not answer as its profile says; no receipt admits it, and no window is collected.
+    """
+    for endpoint in load_study(home, study_id).endpoints.values():
+        options = ProbeOptions(Effect.INFERENCE_CANARY)
+        receipt = probe_endpoint(home, study_id, endpoint.alias, Capability.CHAT_COMPLETIONS, options).receipt
+        say(f"canary of {endpoint.alias}: {receipt.capability} {receipt.state}, receipt {receipt.digest[:23]}…")
 
 
 def unfinished(home: Home, study_id: str) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 from tasc_compute.binaries import package_file
 from tasc_compute.lifecycle import Compute, stop
 from tasc_compute.local import local_compute
-from tests.support.gguf_model import mlx_folder
+from tasc_pipeline.demo.gguf_model import mlx_folder
 from tests.support.live_engines import GGUF, LiveServer, start_llama, start_mlx
 
 

@@ -1,4 +1,5 @@
-"""``tasc demo --live`` as a user runs it: one sealed window on two llama.cpp servers, whole and interrupted.
+"""``tasc demo --live`` as a user runs it: a sealed window on two llama.cpp servers, then one of chat completions against
+MLX-LM; whole and interrupted.
 
 The oracle for what is left is the machine itself: the ports are free, no process of either group lives, no lease is held.
 """
@@ -22,13 +23,13 @@ from tasc_compute import health
 from tasc_compute.contracts import ProcessReference
 from tasc_compute.lifecycle import stop
 from tasc_compute.local import local_compute
-from tests.support.live_engines import living, llama_recipe, needs_llama
+from tests.support.live_engines import living, llama_recipe, needs_llama, needs_mlx
 
-pytestmark = [pytest.mark.live, needs_llama]
+pytestmark = [pytest.mark.live, needs_llama, needs_mlx]
 
 ROOT = Path(__file__).resolve().parents[2]
 TASC = [sys.executable, "-c", "from tasc_pipeline.cli import main; main()"]
-ROLES = ("champion", "candidate")
+ROLES = ("champion", "candidate", "chat-candidate")
 DEADLINE_S = 240
 POLLS, POLL_S = 600, 0.1
 
@@ -99,7 +100,7 @@ def wait_for_a_call(process: subprocess.Popen[str]) -> None:
 
 
 def assert_nothing_is_left(home: Path, groups: list[int]) -> None:
-    assert [living(group) for group in groups] == [[], []]
+    assert [living(group) for group in groups] == [[], [], []]
     assert said(home, "engines", "list") == ""  # that there is none is said beside the output
     assert local_compute(home).store.names() == ()
     for role in ROLES:
@@ -115,16 +116,25 @@ def test_a_window_on_two_real_engines_ends_in_a_table_and_leaves_nothing(state, 
     groups, begun = groups_when_running(process, state, "Dagster job shadow_window")
     out, rest = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, begun + rest
-    assert len(groups) == 2, begun
+    assert len(groups) == 3, begun
     for word in ("ttft", "itl", "e2e", "p50", "p95"):
         assert word in out.lower()
     counted = said(
         state,
         "sql",
         "--csv",
-        "select role, status, count(*) as calls, min(output_tokens) > 0 as answered from traces group by all order by 1",
+        "select route, runtime, role, status, count(*) as calls, min(output_tokens) > 0 as answered from traces "
+        "group by all order by 1, 2, 3",
     )
-    assert counted.split() == ["role,status,calls,answered", "candidate,success,6,True", "champion,success,6,True"]
+    assert counted.split() == [
+        "route,runtime,role,status,calls,answered",
+        "chatCompletions,llama.cpp,champion,success,6,True",
+        "chatCompletions,mlx-lm,candidate,success,6,True",
+        "completions,llama.cpp,candidate,success,6,True",
+        "completions,llama.cpp,champion,success,6,True",
+    ]
+    admitted = said(state, "sql", "--csv", "select capability, state, count(*) as receipts from receipts group by all")
+    assert "chatCompletions,supported,2" in admitted.split()
     assert_nothing_is_left(state, groups)
 
 
@@ -134,7 +144,7 @@ def test_an_interrupt_stops_both_engines_and_the_same_command_finishes_the_windo
     wait_for_a_call(process)
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=DEADLINE_S)
-    assert len(groups) == 2, begun
+    assert len(groups) == 3, begun
     assert process.returncode != 0
     assert "run the same command again" in rest, rest
     assert_nothing_is_left(state, groups)

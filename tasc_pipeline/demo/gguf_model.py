@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any  # what a GGUF file says of itself: numbers, texts and lists by name
 
 import numpy as np
+from numpy.typing import NDArray
 
 WHOLE = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
 PARTS = {
@@ -33,7 +34,7 @@ CONTROL_TOKEN = 3
 
 
 def mlx_folder(source: Path, folder: Path) -> Path:
-    """Write the folder and return it.
+    """Write the folder, ``config.json`` last, and return it.
 
     Args:
         source: a GGUF file: llama architecture, tied embeddings, byte-level BPE.
@@ -57,12 +58,12 @@ def mlx_folder(source: Path, folder: Path) -> Path:
         weights[f"model.layers.{layer}.{PARTS[part]}.weight"] = np.ascontiguousarray(values)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(config_of(facts)))
     write_tokenizer(facts, folder)
+    (folder / "config.json").write_text(json.dumps(config_of(facts)))
     return folder
 
 
-def halves_side_by_side(rows: np.ndarray, heads: int) -> np.ndarray:
+def halves_side_by_side(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
     """Undo llama.cpp's order of rotary rows: (heads, pair, half) becomes (heads, half, pair)."""
     pairs = rows.shape[0] // heads // 2
     return rows.reshape(heads, pairs, 2, rows.shape[1]).transpose(0, 2, 1, 3).reshape(rows.shape)

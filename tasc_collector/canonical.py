@@ -7,9 +7,9 @@ authenticity; keys are in ``identity`` (HMAC) and ``signing`` (Ed25519).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 import rfc8785
@@ -36,19 +36,26 @@ def _simple(value: JsonValue) -> bool:
     """True if orjson's sorted output equals RFC 8785, or orjson refuses: plain floats, keys without astral characters.
 
     orjson sorts keys by code point; RFC 8785 by UTF-16 unit. They differ only where a key has a character above U+D7FF.
-    The walk leaves scalars to C, because in Python it would cost more than the encoding.
+    The walk visits containers only and leaves their scalars to C: in Python it would cost more than the encoding.
+
+    Raises:
+        TypeError: a key is no text.
     """
-    kind = type(value)
-    items: Iterable[JsonValue]
-    if kind is dict:
-        if not all(map(str.isascii, value)):  # type: ignore[arg-type]  # kind is dict
+    left: list[Any] = [value]  # Any: type() below tells what it is
+    while left:
+        item = left.pop()
+        kind = type(item)
+        if kind is dict:
+            if not "".join(item).isascii():
+                return False
+            item = item.values()
+        elif kind is not list and kind is not tuple:
+            if kind in _PLAIN or (kind is float and _is_plain_fraction(item)):
+                continue
             return False
-        items = value.values()  # type: ignore[union-attr]  # kind is dict
-    elif kind is list or kind is tuple:
-        items = value  # type: ignore[assignment]  # kind is a sequence
-    else:
-        return kind in _PLAIN or (kind is float and _is_plain_fraction(value))  # type: ignore[arg-type]  # kind is float
-    return _PLAIN.issuperset(map(type, items)) or all(map(_simple, items))
+        if not _PLAIN.issuperset(map(type, item)):
+            left += [member for member in item if type(member) not in _PLAIN]
+    return True
 
 
 def canonical_bytes(value: JsonValue) -> bytes:
@@ -57,15 +64,28 @@ def canonical_bytes(value: JsonValue) -> bytes:
     Raises:
         InputError: the value is not JSON, has an integer beyond 2^53-1, a non-finite number or a lone surrogate.
     """
-    with suppress(TypeError, RecursionError):  # what the fast encoder refuses is for the careful one to judge
+    with suppress(
+        TypeError
+    ):  # what the fast encoder refuses, or a value without an end, is for the careful one to judge
+        data = orjson.dumps(value, option=_ORJSON)
         if _simple(value):
-            return orjson.dumps(value, option=_ORJSON)
+            return data
     try:
         return rfc8785.dumps(value)
     except (TypeError, ValueError, RecursionError):
         raise InputError(
             "value has no canonical form", rule="RFC 8785: finite numbers, integers within 2^53-1, valid Unicode"
         ) from None
+
+
+def canonical_member(name: str, value: bytes) -> bytes:
+    """Canonical bytes of an object with one member whose own canonical bytes are at hand.
+
+    Args:
+        name: name of the member; plain ASCII of our own.
+        value: canonical bytes of its value.
+    """
+    return b'{"%b":%b}' % (name.encode("ascii"), value)
 
 
 def sha256_hex(data: bytes) -> str:

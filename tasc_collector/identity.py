@@ -44,6 +44,8 @@ class PayloadKey:
     study_id: str
     key_id: str
     secret: bytes = field(repr=False)
+    _front: hmac.HMAC = field(init=False, repr=False, compare=False)
+    """The MAC after the part that all identities begin with, hashed once."""
 
     def __post_init__(self) -> None:
         if len(self.secret) < MIN_HMAC_KEY_BYTES:
@@ -52,6 +54,8 @@ class PayloadKey:
                 rule=f"at least {MIN_HMAC_KEY_BYTES} bytes",
                 way_out="make one with `tasc keys`",
             )
+        prefix = b"\0".join((PAYLOAD_IDENTITY_DOMAIN, self.study_id.encode(), self.key_id.encode(), b""))
+        object.__setattr__(self, "_front", hmac.new(self.secret, prefix, hashlib.sha256))
 
     def start(self) -> PayloadIdentity:
         """A new incremental identity."""
@@ -88,8 +92,7 @@ class PayloadIdentity:
     __slots__ = ("_hmac", "_key_id", "size")
 
     def __init__(self, key: PayloadKey) -> None:
-        prefix = b"\0".join((PAYLOAD_IDENTITY_DOMAIN, key.study_id.encode(), key.key_id.encode(), b""))
-        self._hmac = hmac.new(key.secret, prefix, hashlib.sha256)
+        self._hmac = key._front.copy()  # the key's own part
         self._key_id = key.key_id
         self.size = 0
         """Bytes so far."""

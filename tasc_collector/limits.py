@@ -27,6 +27,8 @@ MAX_PROFILES = 16
 MAX_CAPABILITY_RECEIPTS = 16
 MAX_PROVIDER_VALUES = 32
 """Timings and metrics that a server reports about itself, each."""
+MAX_REPLAY_ROWS = 10_000
+"""Replayed rows of one candidate in a decision of engine v2; ours keeps none."""
 MAX_TRUSTED_ENDPOINTS = 64
 MAX_TRUSTED_ROUTES = 128
 MAX_ALLOWLIST_ITEMS = 256

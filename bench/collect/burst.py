@@ -5,10 +5,10 @@ timeline), collected with the runner on a disk that forgets, and collected with 
 process's own, both threads, over two run lengths, so that start-up cancels out. Signing both sides of an envelope is
 measured apart, because no peer does it.
 
-    python bench/collect/burst.py [--calls 2000] [--concurrency 32] [--paced] [--peer 'NAME=COMMAND with {url} and {calls}']
+    python bench/collect/burst.py [--calls 2000] [--concurrency 32] [--paced] [--aiperf PYTHON] [--guidellm PYTHON]
     python bench/collect/burst.py --executions 100000     # memory of one large window
 
-A peer is any command; it runs with two lengths too, and its CPU includes its children.
+A peer runs from an environment of its own, with two lengths too; ``bench/meter.py`` counts the CPU of all its processes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import dataclasses
 import itertools
 import os
 import resource
-import shlex
 import shutil
 import subprocess
 import sys
@@ -30,7 +29,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from peers import PEERS, Load, is_installed, write_tokenizer
+
+from bench.meter import measured
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.invocation.dispatch import dispatch
 from tasc_collector.invocation.prepare import prepare
@@ -185,15 +188,17 @@ def signing_ms(port: int, tokens: int) -> float:
     return 1e3 * (cpu_s() - start) / rounds
 
 
-def peer_ms(command: str, port: int, calls: int) -> float:
-    """CPU milliseconds of one call of another program, its children included."""
+def peer_ms(name: str, python: Path, port: int, options: argparse.Namespace) -> float:
+    """CPU milliseconds of one call of a peer, all of its processes, from two run lengths."""
     seen = []
-    for length in (calls // 4, calls):
-        start = cpu_s(resource.RUSAGE_CHILDREN)
-        text = command.replace("{url}", f"http://127.0.0.1:{port}").replace("{calls}", str(length))
-        subprocess.run(shlex.split(text), check=True, capture_output=True)
-        seen.append(cpu_s(resource.RUSAGE_CHILDREN) - start)
-    return 1e3 * (seen[1] - seen[0]) / (calls - calls // 4)
+    with tempfile.TemporaryDirectory(prefix="tasc-bench-") as folder:
+        write_tokenizer(python, Path(folder))
+        for length in (options.calls // 4, options.calls):
+            load = Load(f"http://127.0.0.1:{port}", length, options.concurrency, options.tokens)
+            used = measured(["taskset", "-c", "0", *PEERS[name](python, load, Path(folder))])
+            assert used.code == 0, f"{name} ended with {used.code}"
+            seen.append(used.cpu_s)
+    return 1e3 * (seen[1] - seen[0]) / (options.calls - options.calls // 4)
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -215,13 +220,12 @@ def compare(options: argparse.Namespace) -> None:
         print(
             f"   runner against dispatch alone: {whole / bare:.2f} times, without signing {(whole - signing) / bare:.2f}"
         )
-        named = dict(text.partition("=")[::2] for text in options.peer)
-        for name in GOALS:
-            if name not in named:
-                print(f"G1 {name}: not given, not compared")
-        for name, command in named.items():
-            cost = peer_ms(command, port, options.calls)
-            before, with_them = GOALS.get(name, (1, 1))
+        for name, (before, with_them) in GOALS.items():
+            python: Path | None = getattr(options, name)
+            if python is None or not is_installed(name, python):
+                print(f"G1 {name}: not installed, not compared (give --{name} the Python that has it)")
+                continue
+            cost = peer_ms(name, python, port, options)
             print(
                 f"G1 {name}: {cost:.2f} ms; ours 1/{cost / (whole - signing):.1f} before signing (goal 1/{before}), "
                 f"1/{cost / whole:.1f} with them (goal 1/{with_them})"
@@ -246,7 +250,8 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--paced", action="store_true")
-    parser.add_argument("--peer", action="append", default=[])
+    for name in GOALS:
+        parser.add_argument(f"--{name}", type=Path, metavar="PYTHON", help=f"interpreter that has {name} installed")
     parser.add_argument("--executions", type=int)
     options = parser.parse_args()
     if options.executions:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tasc_collector.journal.committer import Reservation
 from tasc_collector.journal.filesystem import FileSystem, FilesystemTrust, FilesystemVerdict, OsFileSystem
-from tasc_collector.journal.format import JournalBinding, JournalRecord, JournalSeal, RecordKind, record_bytes
+from tasc_collector.journal.format import (
+    JournalBinding,
+    JournalRecord,
+    JournalSeal,
+    LogBinding,
+    RecordKind,
+    record_bytes,
+)
 from tasc_collector.journal.journal import Journal
 from tasc_collector.journal.lock import Owner, held_by
 from tasc_collector.journal.scan import JournalReader, VerificationReport, is_sealed, journal_exists, scan, verify
@@ -18,6 +25,7 @@ __all__ = [
     "JournalReader",
     "JournalRecord",
     "JournalSeal",
+    "LogBinding",
     "OsFileSystem",
     "Owner",
     "RecordKind",

@@ -45,7 +45,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -89,6 +89,8 @@ class RecordKind(StrEnum):
     COMPLETE = "complete"
     FAULT = "fault"
     SETTLEMENT = "settlement"
+    EVENT = "event"
+    """Of a study's own log: not about a call."""
 
 
 KIND_CODES: Final = {kind: code for code, kind in enumerate(RecordKind, start=1)}
@@ -131,6 +133,34 @@ class JournalBinding:
     def digest(self) -> str:
         """``sha256:<hex>`` of the binding."""
         return digest(BINDING_DOMAIN, self.to_json())
+
+
+@dataclass(frozen=True, slots=True)
+class LogBinding:
+    """What a study's own log belongs to, which is about no single window; every MAC covers it.
+
+    Args:
+        study_id: the study.
+        protocol_digest: digest of the protocol or comparison.
+        log: which log of the study, such as ``controller``.
+    """
+
+    study_id: str
+    protocol_digest: str
+    log: str
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """The binding as the record that is digested and authenticated."""
+        return {"studyId": self.study_id, "protocolDigest": self.protocol_digest, "log": self.log}
+
+    @property
+    def digest(self) -> str:
+        """``sha256:<hex>`` of the binding."""
+        return digest(BINDING_DOMAIN, self.to_json())
+
+
+Binding: TypeAlias = JournalBinding | LogBinding
+"""What a journal belongs to: a window's run, or a study's own log."""
 
 
 class JournalRecord(NamedTuple):
@@ -203,7 +233,7 @@ class RecordMac:
 
     __slots__ = ("_inner", "_outer")
 
-    def __init__(self, key: bytes, binding: JournalBinding) -> None:
+    def __init__(self, key: bytes, binding: Binding) -> None:
         if len(key) < KEY_MIN_BYTES:
             raise InputError(
                 "the journal key is too short",

@@ -30,7 +30,7 @@ from tasc_collector.journal.committer import Commit, Committer, Reservation
 from tasc_collector.journal.filesystem import FileSystem, FilesystemTrust, FilesystemVerdict, OsFileSystem
 from tasc_collector.journal.format import (
     SEAL_NAME,
-    JournalBinding,
+    Binding,
     JournalRecord,
     JournalSeal,
     RecordKind,
@@ -76,7 +76,7 @@ class Journal:
     def open(
         cls,
         folder: Path,
-        binding: JournalBinding,
+        binding: Binding,
         key: bytes,
         *,
         fs: FileSystem | None = None,
@@ -198,12 +198,20 @@ class Journal:
         self,
         kind: RecordKind,
         trace_id: str,
-        body: Mapping[str, JsonValue],
+        body: Mapping[str, JsonValue] | bytes,
         *,
         reservation: Reservation | None = None,
     ) -> int:
-        """Write a record without waiting; it is durable when any later ``append`` or ``flush`` returns."""
-        sequence, _ = self._committer.put(kind, trace_id, canonical_bytes(body), reservation, None)
+        """Write a record without waiting; it is durable when any later ``append`` or ``flush`` returns.
+
+        Args:
+            kind: as for ``append``.
+            trace_id: as for ``append``.
+            body: as for ``append``, or its canonical bytes where they are at hand.
+            reservation: as for ``append``.
+        """
+        data = body if isinstance(body, bytes) else canonical_bytes(body)
+        sequence, _ = self._committer.put(kind, trace_id, data, reservation, None)
         return sequence
 
     async def flush(self) -> None:

@@ -14,7 +14,7 @@ from tasc_collector.errors import InputError, JournalCorrupt, JournalFailed
 from tasc_collector.journal.filesystem import FileSystem, FilesystemVerdict, OsFileSystem
 from tasc_collector.journal.format import (
     SEAL_NAME,
-    JournalBinding,
+    Binding,
     JournalRecord,
     JournalSeal,
     RecordKind,
@@ -87,7 +87,7 @@ class JournalReader:
         fs: where it lies.
     """
 
-    def __init__(self, folder: Path, binding: JournalBinding, key: bytes | None, fs: FileSystem) -> None:
+    def __init__(self, folder: Path, binding: Binding, key: bytes | None, fs: FileSystem) -> None:
         self._folder, self._key, self._fs = folder, key, fs
         self._mac = None if key is None else RecordMac(key, binding)
         self._binding_digest = binding.digest
@@ -158,9 +158,7 @@ class JournalReader:
             )
 
 
-def scan(
-    folder: Path, binding: JournalBinding, key: bytes | None, *, fs: FileSystem | None = None
-) -> Iterator[JournalRecord]:
+def scan(folder: Path, binding: Binding, key: bytes | None, *, fs: FileSystem | None = None) -> Iterator[JournalRecord]:
     """Every record of a journal in order; a torn write at the end of an unsealed one is left out.
 
     Args:
@@ -179,7 +177,7 @@ def scan(
 
 def verify(
     folder: Path,
-    binding: JournalBinding,
+    binding: Binding,
     key: bytes | None,
     *,
     expected_head: str | None = None,

@@ -204,10 +204,21 @@ class AnswerReader:
             return
         state, reader, frame_json = self._state, self._reader, self._limits.frame_json
         exact, span = self._uncertainty(arrival)
-        last = len(events) - 1
+        position, last = 0, len(events) - 1
         state.arrived(arrival, span)
-        for position, (name, data, _, _) in enumerate(events):
-            if position == last:
+        while position <= last:
+            texts = steady.run(events, position)
+            if texts and steady.open_text is not None:
+                position += len(texts)
+                self._frames += len(texts)
+                _, kind, tokens = steady.open_text
+                here = arrival if position > last else Arrival(arrival.at_ns, span, arrival.lag_ns)
+                state.add_steady(texts, kind, tokens, here, span)
+                continue
+            name, data, _, _ = events[position]
+            coming = last - position
+            position += 1
+            if not coming:
                 state.uncertainty_ns = exact
             self._frames += 1
             if data == _DONE:
@@ -218,8 +229,7 @@ class AnswerReader:
             except WireError as error:
                 raise _json_verdict(error, data) from None
             reader.frame(name, value)
-            if position == last:
-                steady.learn(name, data, value)
+            steady.learn(name, data, value, coming=coming)
 
     def _feed_ndjson(self, chunk: bytes, arrival: Arrival) -> None:
         self._lines(self._ndjson.feed(chunk), arrival)

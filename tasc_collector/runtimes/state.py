@@ -132,6 +132,13 @@ class AnswerState:
         else:
             self.events_dropped += 1
 
+    def _mark_alike(self, count: int, kind: OutputKind, tokens: int | None) -> None:
+        """``mark`` so many times: events of one read that say the same are one object."""
+        kept = min(count, self.max_events - len(self.events))
+        event = _new_tuple(TokenEvent, (self.at_ns, tokens, kind, self.uncertainty_ns, self.lag_ns))
+        self.events += [event] * kept
+        self.events_dropped += count - kept
+
     def add_steady(
         self,
         texts: list[str],
@@ -152,9 +159,7 @@ class AnswerState:
         text = texts[-1]
         if len(texts) > 1:
             self.arrived(arrival, span)
-            for earlier in texts[:-1]:
-                if earlier:
-                    self.mark(kind, tokens)
+            self._mark_alike(sum(map(bool, texts[:-1])), kind, tokens)
             text = "".join(texts)
         self.at_ns, self.uncertainty_ns, self.lag_ns = arrival
         if texts[-1]:

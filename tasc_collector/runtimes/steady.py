@@ -4,20 +4,25 @@ Rules:
 
 1. A frame is read in full by its dialect first. Only if the dialect says that another frame, equal but for its text,
    would do nothing but add that text and one event, a slot is learned from it (``wire.slot``).
-2. The slot serves until the first chunk that does not fit; that chunk is read in full, and rule 1 begins again.
+2. The slot serves until the first frame that does not fit; that frame is read in full, and rule 1 begins again. A chunk
+   of which every frame fits is not even cut into frames.
 3. A slot that served nothing was a waste: the next ones are learned at growing distances, so that a server that changes
    something in each frame (a counter, a time) costs at most a few attempts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from tasc_collector.canonical import JsonValue
 from tasc_collector.runtimes.dialects.base import DialectReader, OpenText
 from tasc_collector.wire.json import JsonLimits
 from tasc_collector.wire.slot import StringSlot, learn_slot
-from tasc_collector.wire.sse import SseDecoder
+from tasc_collector.wire.sse import SseDecoder, SseEvent
 
 _MAX_DISTANCE = 256
+_MIN_RUN = 3
 
 
 class SteadyStream:
@@ -44,25 +49,45 @@ class SteadyStream:
         if self._slot is None:
             return None
         texts = self._decoder.feed_slot(chunk, self._slot)
-        if texts is None:
-            self._slot = None
-            self._distance = 0 if self._served else min(2 * self._distance + 1, _MAX_DISTANCE)
-            self._wait = self._distance
-        else:
+        if texts is not None:
             self._served = True
         return texts
 
-    def learn(self, name: str, data: str, value: JsonValue) -> None:
-        """Look at the last frame that was read in full.
+    def run(self, events: list[SseEvent], start: int) -> list[str]:
+        """The texts of these events from ``start`` on, up to the first that is not steady; that one is to be read in full."""
+        if self._slot is None:
+            return []
+        texts = self._slot.opened(_unnamed(events, start))
+        if texts:
+            self._served = True
+        if start + len(texts) < len(events):
+            self._slot = None
+            self._distance = 0 if self._served else min(2 * self._distance + 1, _MAX_DISTANCE)
+            self._wait = self._distance
+        return texts
+
+    def learn(self, name: str, data: str, value: JsonValue, *, coming: int) -> None:
+        """Look at a frame that was read in full.
 
         Args:
             name: its event name.
             data: its text.
             value: what was read from it.
+            coming: frames that follow it in the same chunk; a few are read in full sooner than a slot is learned.
         """
+        if 0 < coming < _MIN_RUN:
+            return
         if self._wait:
             self._wait -= 1
             return
         self.open_text = None if name else self._reader.open_text(value)
         if self.open_text is not None:
             self._slot, self._served = learn_slot(data, value, self.open_text.path, self._limits), False
+
+
+def _unnamed(events: list[SseEvent], start: int) -> Iterator[str]:
+    """Data of the events from ``start`` on, up to the first that has a name."""
+    for name, data, _, _ in islice(events, start, None):
+        if name:
+            return
+        yield data

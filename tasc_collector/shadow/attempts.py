@@ -15,7 +15,6 @@ from tasc_collector.contracts.persistence import AbortLifecycle, RuntimeInvocati
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.errors import Category, DispatchState
 from tasc_collector.invocation.dispatch import InvocationOutcome
-from tasc_collector.invocation.timeline import CallTimeline
 from tasc_collector.runtimes.result import ProviderTiming, TimingUnit
 from tasc_collector.runtimes.verdict import Outcome
 from tasc_collector.shadow.costs import UNAVAILABLE, modeled_cost
@@ -143,14 +142,6 @@ def unknown_attempt(
         "providerReported": {"timings": [], "metrics": []},
         "cost": dict(UNAVAILABLE),
         "payloads": {"request": lease["requestIdentity"], "response": None, "eventStream": None},
-    }
-
-
-def timeline_draft(timeline: CallTimeline) -> dict[str, Any]:  # Any: a JSON object
-    """The timeline without the trace digest, which exists only when the envelope does."""
-    value = timeline.to_record(trace_id="draft", trace_digest="sha256:" + "0" * 64, attempt_id="draft").to_json()
-    return {
-        name: item for name, item in value.items() if name not in ("version", "traceId", "traceDigest", "attemptId")
     }
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tasc_collector.canonical import MAX_SAFE_INTEGER
+from tasc_collector.canonical import MAX_SAFE_INTEGER, canonical_bytes
 from tasc_collector.contracts.collection import CollectionPlan, PlanTarget
 from tasc_collector.contracts.envelope import (
     ATTESTATION_DOMAIN,
@@ -22,12 +22,14 @@ from tasc_collector.contracts.envelope import (
     dispatch_preimage,
 )
 from tasc_collector.contracts.identities import KeyedIdentity
-from tasc_collector.contracts.protocol import RouteSignalDefinition
 from tasc_collector.contracts.window import WindowDeclaration
 from tasc_collector.identity import PayloadKey, trace_id
 from tasc_collector.shadow.cases import Case
 from tasc_collector.shadow.executions import Pair
 from tasc_collector.signing import SigningKey
+
+if TYPE_CHECKING:
+    from tasc_collector.contracts.protocol import RouteSignalDefinition
 
 COLLECTOR_VERSION = "tasc-collector-0.1.0"
 Split = Literal["dev", "holdout", "online"]
@@ -164,8 +166,10 @@ def attested(
     terminal_output_id: Mapping[str, Any] | None,
     *,
     collected_at: str,
-) -> dict[str, Any]:  # Any: JSON objects
-    """The complete envelope, signed with the collector key and checked against the schema before anyone stores it."""
+) -> bytes:  # Any above: JSON objects
+    """Canonical bytes of the complete envelope, signed with the collector key and checked against the schema before anyone
+    stores it.
+    """
     value: dict[str, Any] = {  # Any: a JSON object
         **intent,
         "attempts": [dict(attempt) for attempt in attempts],
@@ -181,5 +185,6 @@ def attested(
     }
     signature = terms.collector_key.sign(ATTESTATION_DOMAIN, ATTESTATION_FIELD, attestation_preimage(value))
     value["collectorAttestation"]["signature"] = signature
-    TraceEnvelope.from_value(value, where="trace envelope")
-    return value
+    envelope = canonical_bytes(value)
+    TraceEnvelope.read_own(envelope, where="trace envelope")
+    return envelope

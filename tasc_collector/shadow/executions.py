@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from tasc_collector.contracts.case_set import CaseSetFile
-from tasc_collector.contracts.collection import CollectionPlan
+from tasc_collector.contracts.collection import CollectionPlan, Purpose
 from tasc_collector.contracts.window import WindowDeclaration
 from tasc_collector.shadow.cases import Case
 from tasc_collector.shadow.keys import ExecutionKey
 from tasc_collector.shadow.membership import is_selected
 from tasc_collector.shadow.order import OrderSeed
+
+UNSAMPLED: Final[frozenset[Purpose]] = frozenset({"development", "holdout"})
+"""Purposes whose cases are chosen by group split and not by the window's sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,17 @@ class Pair:
 
 
 def planned_pairs(plan: CollectionPlan, declaration: WindowDeclaration, cases: CaseSetFile) -> Iterator[PlannedPair]:
-    """Every pair of the plan: all replicates of all planned cases that the declaration's membership rule selects."""
+    """Every pair of the plan: all replicates of all planned cases that the declaration's membership rule selects.
+
+    The sample is of windows: a development or holdout plan's cases were chosen by group, and all of them are collected.
+    """
+    sampled = plan.purpose not in UNSAMPLED
     seed = OrderSeed(plan.declaration_digest)
     profiles = (plan.champion.profile_id, *(target.profile_id for target in plan.targets if target.role == "candidate"))
     for entry in cases.entries:
         for index in range(entry.replicates):
             identity = seed.replicate_id(entry.case_id, entry.group_id, index)
-            if is_selected(declaration.membership_rule, entry.case_id, identity):
+            if not sampled or is_selected(declaration.membership_rule, entry.case_id, identity):
                 yield PlannedPair(
                     entry.case_id,
                     entry.group_id,

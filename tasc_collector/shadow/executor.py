@@ -1,10 +1,11 @@
 """One execution, from intent to complete: the only code that leads to a send.
 
-Order of the records of one execution (each append returns only when it is durable):
+Order of the records of one execution (what follows a record waits until it is durable, but for rule 3):
 
 1. ``intent``, signed with the dispatch key.
 2. per attempt: connect and TLS; space for what follows is reserved; ``lease``; then the first byte may leave; ``outcome``.
-3. ``accepted`` with the envelope signed by the collector key, and ``complete``; or ``fault`` where nothing was sent.
+3. ``accepted`` with the envelope signed by the collector key, and ``complete``, in one commit with the outcome before them;
+   or ``fault`` where nothing was sent.
 
 An attempt is repeated only where the write ledger proves that nothing was sent, attempts are left, the failure is one of
 transport or time, the lane is open and the window too; after a bounded, jittered pause. That holds across runs: what an
@@ -17,6 +18,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tasc_collector.canonical import canonical_member
 from tasc_collector.contracts.fault import FaultReason
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.errors import Category, DispatchState
@@ -26,7 +28,7 @@ from tasc_collector.invocation.prepare import PreparedInvocation, prepare
 from tasc_collector.journal import Journal, RecordKind
 from tasc_collector.limits import MAX_RETRY_BACKOFF_S
 from tasc_collector.runtimes.request import Generation
-from tasc_collector.shadow.attempts import attempt_of, timeline_draft, unknown_attempt
+from tasc_collector.shadow.attempts import attempt_of, unknown_attempt
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.envelopes import attested, execution_ids, signed_intent
 from tasc_collector.shadow.executions import Pair, PlannedPair
@@ -146,7 +148,10 @@ class Executor:
         envelope = attested(
             self._context.terms, open_.intent, open_.attempts, open_.terminal_output_id, collected_at=collected
         )
-        self._enqueue(RecordKind.ACCEPTED, trace, {"trace": envelope}, space)
+        reservation = None if space is None else space.reservation
+        body = canonical_member("trace", envelope)
+        sequence = self._journal.enqueue(RecordKind.ACCEPTED, trace, body, reservation=reservation)
+        self._ledger.note(RecordKind.ACCEPTED, trace, {}, sequence)
         await self._append(RecordKind.COMPLETE, trace, {"traceId": trace, "collectedAt": collected}, space)
         self._progress.finished(self._ledger.by_trace[trace].final_state)
 
@@ -238,22 +243,20 @@ class Executor:
                 not_before=not_before,
                 cost_model=context.cost_model,
             )
-            await self._append(
-                RecordKind.OUTCOME,
-                trace,
-                {
-                    "traceId": trace,
-                    "attempt": attempt,
-                    "code": None if outcome.exchange.code is None else outcome.exchange.code.value,
-                    "reason": None if outcome.answer is None else outcome.answer.reason.value,
-                    "terminalOutputId": None if outcome.answer_identity is None else outcome.answer_identity.to_json(),
-                    "timeline": timeline_draft(outcome.timeline),
-                    "retryAfterS": outcome.exchange.retry_after_s,
-                },
-                space,
-            )
+            body = {
+                "traceId": trace,
+                "attempt": attempt,
+                "code": None if outcome.exchange.code is None else outcome.exchange.code.value,
+                "reason": None if outcome.answer is None else outcome.answer.reason.value,
+                "terminalOutputId": None if outcome.answer_identity is None else outcome.answer_identity.to_json(),
+                "timeline": outcome.timeline.draft(),
+                "retryAfterS": outcome.exchange.retry_after_s,
+            }
             not_sent = outcome.state is DispatchState.NOT_SENT
-            if not not_sent:
+            if not_sent:
+                await self._append(RecordKind.OUTCOME, trace, body, space)
+            else:
+                self._enqueue(RecordKind.OUTCOME, trace, body, space)
                 await self.accept(trace, open_, space)
         finally:
             space.release()

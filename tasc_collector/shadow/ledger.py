@@ -94,7 +94,8 @@ class Ledger:
         Raises:
             JournalCorrupt: the record fits no move of this module's rules.
         """
-        _MOVES[record.kind](self, Entry(record.kind, record.trace_id, record.body, record.sequence, record.offset))
+        body = {} if record.kind in _UNREAD else record.body
+        _MOVES[record.kind](self, Entry(record.kind, record.trace_id, body, record.sequence, record.offset))
 
     def note(
         self, kind: RecordKind, trace_id: str, body: Mapping[str, Any], sequence: int
@@ -217,6 +218,12 @@ def _admission(_: Ledger, __: Entry) -> None:
     """Every run of the window writes one; it changes no execution."""
 
 
+def _stray(_: Ledger, record: Entry) -> None:
+    raise _bad(record, "is of a study's own log and not of a window")
+
+
+_UNREAD = frozenset({RecordKind.ADMISSION, RecordKind.ACCEPTED, RecordKind.COMPLETE})
+"""Kinds whose bodies no move looks at; envelopes are most of a journal's bytes, and a resume need not parse them."""
 _MOVES = {
     RecordKind.ADMISSION: _admission,
     RecordKind.INTENT: _intent,
@@ -226,4 +233,5 @@ _MOVES = {
     RecordKind.COMPLETE: _complete,
     RecordKind.FAULT: _fault,
     RecordKind.SETTLEMENT: _settlement,
+    RecordKind.EVENT: _stray,
 }

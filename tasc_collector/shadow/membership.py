@@ -14,12 +14,14 @@ Rules:
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from tasc_collector.canonical import digest_int
-from tasc_collector.contracts.envelope import TraceEnvelope
-from tasc_collector.contracts.manifest import WindowManifest
-from tasc_collector.contracts.protocol import MembershipRule, SplitMembership
+from tasc_collector.contracts.membership import MembershipRule, SplitMembership
+
+if TYPE_CHECKING:
+    from tasc_collector.contracts.envelope import TraceEnvelope
+    from tasc_collector.contracts.manifest import WindowManifest
 
 GROUP_BUCKET_DOMAIN: Final = "tasc/seeded-sha256-group-bucket/v1"
 SAMPLE_DOMAIN: Final = "tasc/seeded-sha256-case-replicate-basis-points/v1"

@@ -17,6 +17,8 @@ class Snapshot:
     in_flight: int
     states: dict[str, int]
     elapsed_s: float
+    what: str = ""
+    """What is being done, where it is not the collecting of a window."""
 
     @property
     def rate_per_s(self) -> float | None:

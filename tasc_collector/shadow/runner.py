@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasc_collector.canonical import JsonValue
+from tasc_collector.contracts import attempt, envelope, fault, identities, persistence
+from tasc_collector.contracts.base import build_schemas
 from tasc_collector.contracts.fault import FaultReason
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.errors import DispatchState, NotAuthorized, TascError
@@ -198,6 +200,7 @@ async def _send(
     context: RunContext, planned: list[PlannedPair], executor: Executor, stop: StopSignal, lanes: dict[str, Lane]
 ) -> None:
     """Rule 5."""
+    build_schemas(attempt, envelope, fault, identities, persistence)
     plan = context.plan
     for index in range(plan.warm_up_calls_per_profile):
         await drain([asyncio.create_task(executor.warm_up(profile_id, index)) for profile_id in lanes], stop)

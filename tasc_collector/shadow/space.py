@@ -4,7 +4,8 @@ then loses nothing.
 
 from __future__ import annotations
 
-from tasc_collector.canonical import canonical_bytes
+import orjson
+
 from tasc_collector.journal import Journal, Reservation
 from tasc_collector.shadow.ledger import OpenExecution
 
@@ -25,7 +26,7 @@ def call_bytes(max_tokens: int, open_: OpenExecution | None = None) -> int:
         max_tokens: most tokens that were asked for.
         open_: the execution, whose envelope repeats its intent and its earlier attempts; None for a warm-up call.
     """
-    carried = 0 if open_ is None else len(canonical_bytes([open_.intent, *open_.attempts]))
+    carried = 0 if open_ is None else len(orjson.dumps([open_.intent, *open_.attempts]))
     return CALL_BYTES + carried + EVENT_BYTES * (max_tokens + EVENTS_BEYOND_TOKENS)
 
 

@@ -253,7 +253,14 @@ class ResponseReader:
                     if size - pos >= _CHUNK_LINE_MAX or not _could_be_chunk_line(data[pos:]):
                         raise WireError(Code.INVALID_CHUNK)
                     break
-                left = self._chunk_size(data[pos:end])
+                line = data[pos:end]
+                stop = end + 2 + _plain_size(line)
+                if end + 2 < stop and data[stop : stop + 2] == b"\r\n":
+                    self._count_chunk(stop - end - 2)
+                    parts.append(data[end + 2 : stop])
+                    pos = stop + 2
+                    continue
+                left = self._chunk_size(line)
                 pos = end + 2
                 state = _CHUNK_DATA if left else _TRAILER
             elif state == _CHUNK_DATA:
@@ -298,12 +305,15 @@ class ResponseReader:
                 raise LimitExceeded(Code.RESPONSE_HEADERS_TOO_LARGE)
         left = int(match[1], 16)
         if left:
-            self.chunks += 1
-            if self.chunks > self._limits.chunks:
-                raise LimitExceeded(Code.RESPONSE_CHUNK_LIMIT)
-        if self.body_bytes + left > self._limits.body_bytes:
-            raise LimitExceeded(Code.RESPONSE_TOO_LARGE)
+            self._count_chunk(left)
         return left
+
+    def _count_chunk(self, size: int) -> None:
+        self.chunks += 1
+        if self.chunks > self._limits.chunks:
+            raise LimitExceeded(Code.RESPONSE_CHUNK_LIMIT)
+        if self.body_bytes + size > self._limits.body_bytes:
+            raise LimitExceeded(Code.RESPONSE_TOO_LARGE)
 
     def _trailer(self, line: bytes) -> int:
         if not line:

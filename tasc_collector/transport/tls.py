@@ -25,8 +25,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import certifi
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tasc_collector.errors import InputError
 from tasc_collector.limits import READ_BYTES
@@ -156,6 +154,9 @@ class TlsChannel:
         return self._object.getpeercert(binary_form=True)
 
     def _pinned(self) -> bool:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
         der = self.certificate()
         if der is None:
             return False

@@ -14,7 +14,7 @@ all from its closing quotation mark on. Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -69,6 +69,30 @@ class StringSlot:
         if len(joined) > SLOT_MAX_CHARACTERS:
             return None
         return strings if is_plain(joined) else _unescaped(strings)
+
+    def opened(self, texts: Iterable[str]) -> list[str]:
+        """The open strings of the first of these texts, up to one that does not fit.
+
+        Args:
+            texts: whole JSON texts, as events held them.
+        """
+        before, after = self.before, self.after
+        first, last, ends = len(before), -len(after), len(before) + len(after)
+        strings: list[str] = []
+        for text in texts:
+            if not text.startswith(before) or not text.endswith(after) or len(text) < ends:
+                break
+            strings.append(text[first:last])
+        joined = "".join(strings)
+        if len(joined) <= SLOT_MAX_CHARACTERS and is_plain(joined):
+            return strings
+        fitting, size = 0, 0
+        for string in strings:
+            size += len(string)
+            if size > SLOT_MAX_CHARACTERS or not (is_plain(string) or _unescaped([string])):
+                break
+            fitting += 1
+        return _unescaped(strings[:fitting]) or []
 
 
 def is_plain(string: str) -> bool:

@@ -15,7 +15,7 @@ from tasc_collector.contracts.manifest import (
     check_revision,
     membership_digest,
 )
-from tasc_collector.contracts.protocol import MembershipRule
+from tasc_collector.contracts.membership import MembershipRule
 from tasc_collector.errors import DigestMismatch, InputError
 from tasc_collector.shadow.membership import Exclusion, exclusion
 

@@ -9,7 +9,8 @@ import pytest
 
 from tasc_collector.contracts.controller import ControllerSnapshot
 from tasc_collector.contracts.policy import PolicyBundle
-from tasc_collector.contracts.shadow_plan import ShadowRunPlan, WorkBudget
+from tasc_collector.contracts.shadow_plan import ShadowRunPlan
+from tasc_collector.contracts.work_budget import WorkBudget
 from tasc_collector.errors import DigestMismatch, InputError
 
 Value = dict[str, Any]

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from tasc_collector.contracts.timeline import TraceTimeline
 from tasc_collector.errors import Category, DispatchState, InputError, JournalFailed, NotAuthorized
 from tasc_collector.invocation.admission import CanaryAdmission, CapabilityAdmission
 from tasc_collector.invocation.dispatch import InvocationCancelled, InvocationOutcome, dispatch
 from tasc_collector.invocation.prepare import Authentication, CallTarget, PreparedInvocation, prepare
+from tasc_collector.invocation.timeline import TRACE_FIELDS
 from tasc_collector.runtimes.profile import Framing, Route
 from tasc_collector.runtimes.request import Generation, Message, Role
 from tasc_collector.secrets import SecretStore
@@ -113,7 +115,10 @@ def test_a_finished_stream_is_completed_with_identities_usage_and_timeline() -> 
     assert line.e2e_ns is not None
     assert line.ttft_ns < line.e2e_ns
     assert line.events[1].at_ns - line.events[0].at_ns > 1_000_000
-    record = line.to_record(trace_id="trace-1", trace_digest="sha256:" + "a" * 64, attempt_id="attempt-1")
+    own = dict(zip(TRACE_FIELDS, ("tasc-trace-timeline-v1", "trace-1", "sha256:" + "a" * 64, "attempt-1"), strict=True))
+    record = TraceTimeline.from_value({**own, **line.draft()}).record
+    assert record.events.offset_ns == tuple(event.at_ns for event in line.events)
+    assert record.events.uncertainty_ns == tuple(event.uncertainty_ns for event in line.events)
     assert record.marks.first_token_ns == line.events[0].at_ns
     assert record.events.kind == ("answer", "answer")
     assert record.peer is not None

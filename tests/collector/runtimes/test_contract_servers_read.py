@@ -179,3 +179,29 @@ def test_reasoning_and_answer_are_told_apart(runtime):
     with ContractServer(runtime, behaviour=Behaviour(tokens=3, reasoning_tokens=2, model=MODEL)) as server:
         answer = answer_of(server, runtime, C, stream=True).answer
     assert [event.kind for event in answer.events] == ["reasoning"] * 2 + ["answer"] * 3
+
+
+BROKEN = (
+    "body-cut",
+    "reset-mid-body",
+    "eof-after-deltas",
+    "malformed-event",
+    "error-then-eof",
+    "unterminated-last-event",
+    "server-error",
+    "reset-before-status",
+)
+"""Faults after which a stream is whole in no dialect."""
+
+
+@pytest.mark.parametrize("profile", profiles(), ids=lambda profile: profile.runtime)
+def test_no_broken_stream_is_a_success_on_any_route_of_any_profile(profile):
+    with ContractServer(profile.runtime, behaviour=Behaviour(tokens=5, model=MODEL)) as server:
+        for route in profile.routes:
+            assert answer_of(server, profile.runtime, route, stream=True).answer.outcome == "completed"
+            for fault in BROKEN:
+                server.behaviour = Behaviour(tokens=5, model=MODEL, fault=fault)
+                answer = answer_of(server, profile.runtime, route, stream=True).answer
+                assert answer.outcome in {"truncated", "provider_error", "protocol_violation"}, (route, fault)
+                assert answer.usage is None or answer.usage.output == 5, "tokens are the server's count or unknown"
+            server.behaviour = Behaviour(tokens=5, model=MODEL)

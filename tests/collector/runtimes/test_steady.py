@@ -109,3 +109,22 @@ def test_uncertainty_of_a_burst_spans_to_the_read_before() -> None:
         (burst, 3, 4),
     ]
     assert replace(answer, events=()).reason == "completed"
+
+
+def test_a_burst_in_one_read_is_read_in_full_only_where_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """128 tokens in one read: the first is read in full, the next ones are the same but for their text."""
+    from tasc_collector.runtimes.dialects.openai import ChatReader
+
+    full, frame = [0], ChatReader.frame
+
+    def counted(reader: ChatReader, name: str, value: object) -> None:
+        full[0] += 1
+        frame(reader, name, value)  # type: ignore[arg-type]  # as it came
+
+    monkeypatch.setattr(ChatReader, "frame", counted)
+    words = [f"t{number}" for number in range(126)] + ['say "x"', "\n"]
+    answer = _read(
+        [_frame({"role": "assistant", "content": ""}) + b"".join(_frame({"content": w}) for w in words) + END]
+    )
+    assert (answer.outcome, answer.text, len(answer.events)) == ("completed", "".join(words), 128)
+    assert full == [4], "the role, the first token, the finish reason, the usage"

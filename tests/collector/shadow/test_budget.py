@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tasc_collector.contracts.collection import CollectionPlan
-from tasc_collector.contracts.shadow_plan import WorkBudget
+from tasc_collector.contracts.work_budget import WorkBudget
 from tasc_collector.errors import NotAuthorized
 from tasc_collector.shadow.budget import Work, check_budget, concurrency_of, worst_case
 from tests.support.run_contexts import Setup

@@ -103,3 +103,21 @@ def test_reasoning_first_gives_the_first_token_of_any_kind_and_the_first_visible
     marks, kinds = outcome["timeline"]["marks"], outcome["timeline"]["events"]["kind"]
     assert kinds[0] == "reasoning" and "answer" in kinds
     assert marks["firstVisibleTokenNs"] - marks["firstTokenNs"] >= 5_000_000
+
+
+def test_an_event_that_is_named_error_is_the_providers_error(tmp_path: Path) -> None:
+    behaviour = Behaviour(tokens=4, ttft_ms=1, itl_ms=1, model=MODEL, fault="error-then-end")
+    with (
+        ContractServer("lm-studio", behaviour=behaviour) as first,
+        ContractServer("llama.cpp", behaviour=SOUND) as second,
+    ):
+        targets = {"a": {"runtime": "lm-studio", "route": Route.NATIVE_CHAT}, "b": {"runtime": "llama.cpp"}}
+        setup = Setup({"a": first.origin, "b": second.origin}, cases=["one"], targets=targets)
+        context = run_context(setup, tmp_path / "run")
+        assert run(context).states == {"failure": 1, "success": 1}
+        calls = first.ledger.inference_calls
+    (broken,) = (envelope.attempts for envelope in envelopes(context) if envelope.profile_id == "a")
+    assert [(attempt.dispatch_state, attempt.failure_category) for attempt in broken] == [
+        ("completed", "provider-error")
+    ]
+    assert calls == 1

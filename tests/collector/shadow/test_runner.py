@@ -19,7 +19,7 @@ from tasc_collector.shadow import preflight
 from tasc_collector.shadow.arrivals import arrivals_digest
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.runner import run_blocking, run_window
-from tasc_collector.shadow.scheduler import StopSignal
+from tasc_collector.shadow.scheduler import Lane, StopSignal
 from tests.support.crash_world import Fault, Killed, Machine, Process
 from tests.support.memory_disk import MemoryDisk
 from tests.support.memory_server import MemoryServer
@@ -312,6 +312,45 @@ def test_a_stopped_lane_ends_the_retries_too() -> None:
     ]
 
 
+def test_an_execution_of_an_earlier_run_whose_lane_stops_keeps_its_attempts_and_says_overloaded() -> None:
+    """Three pairs begin and fail to connect; the run stops in their pauses; in the next run one refusal stops the lane."""
+    server, stop = MemoryServer(refuse=8002), StopSignal()
+    plan = {
+        "load_model": {"kind": "closed", "concurrency": 3},
+        "pair_isolation": "overlap",
+        "maximum_attempts": 3,
+        "overload_stop_after": 4,
+    }
+    context = memory_run(server, setup=window(plan=plan))
+    append, failed = Journal.append, 0
+
+    async def stop_after_three(journal: Journal, kind: RecordKind, *arguments: Any, **options: Any) -> int:
+        nonlocal failed
+        failed += kind is RecordKind.OUTCOME
+        if failed == 3:
+            stop.request("sigterm")
+        return await append(journal, kind, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "append", stop_after_three)
+        first = run(context, stop=stop)
+    assert first.status == "stopped" and first.states["pending"] >= 3
+    tried = {record.trace_id for record in records(context, RecordKind.OUTCOME) if _not_sent(record)}
+    assert len(tried) == 3
+    strict = dataclasses.replace(context, network=MemoryServer(refuse=8002))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasc_collector.shadow.runner.Lane", lambda width, _: Lane(1, 1))
+        result = run(strict)
+    assert (result.status, result.states) == ("complete", {"success": 3, "not_sent": 3})
+    found = {fault.trace_id: (fault.reason.value, fault.attempts) for fault in faults(strict)}
+    assert set(found) == tried, "each keeps the trace of its intent"
+    assert sorted(found.values()) == [("connect-failed", 2), ("overloaded", 1), ("overloaded", 1)]
+
+
+def _not_sent(record: Any) -> bool:
+    return record.body["attempt"]["dispatchState"] == "not_sent"  # type: ignore[no-any-return]  # a bool
+
+
 def test_a_connect_that_fails_is_tried_again_up_to_the_plans_attempts() -> None:
     server = MemoryServer(refuse=True)
     context = memory_run(
@@ -330,6 +369,29 @@ def test_a_full_journal_sends_nothing_and_ends_the_run() -> None:
         run(context)
     assert 0 < sum(server.sent.values()) < 40
     assert len(envelopes(context)) == sum(server.sent.values()), "the space of what was sent had been set aside"
+
+
+def test_a_resume_sets_space_aside_anew_for_each_call_that_it_makes() -> None:
+    """What an earlier run had set aside and not used is no debt: a disk with room for the rest finishes the window."""
+    disk, server = MemoryDisk(), MemoryServer()
+    setup = window(cases=[str(n) for n in range(6)], plan=ONE_AT_A_TIME)
+    context = memory_run(server, disk, setup=setup, grow_bytes=8_192)
+    assert run(context, stop=stopping_after(server, 3)).states == {"success": 3, "pending": 9}
+    server.on_request = lambda: None
+    used = sum(len(inode.seen) for path, inode in disk.names.items() if path.name.startswith("segment"))
+    disk.free_bytes = 9 * used // 3
+    reserved: list[int] = []
+    reserve = Journal.reserve
+
+    def noted(journal: Journal, size: int) -> Any:
+        reserved.append(size)
+        return reserve(journal, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "reserve", noted)
+        assert run(context).states == {"success": 12}
+    assert len(reserved) == 9, "one reservation for each call, none for what was there"
+    assert len(set(server.sent.values())) == 1
 
 
 def test_a_failed_journal_ends_the_run_with_its_own_error() -> None:

@@ -171,3 +171,14 @@ def test_the_short_way_agrees_with_the_long_way(first: str, words: list[str], es
                 value["choices"][0]["delta"]["content"] = string
                 assert parse_json(event.data.encode()) == value
                 assert event[2:] == ("", None)
+
+
+def test_texts_are_opened_up_to_the_first_that_does_not_fit() -> None:
+    slot = _learn(_chunk(" the"))
+    assert slot is not None
+    words = [" cat", "", "é", '"', "\\", "\n"]
+    assert slot.opened(map(_chunk, words)) == words
+    assert slot.opened([*map(_chunk, words), "[DONE]", _chunk("late")]) == words
+    assert slot.opened(["[DONE]"]) == []
+    assert slot.opened([_chunk("a"), slot.before + 'b","x":"c' + slot.after, _chunk("d")]) == ["a"]
+    assert slot.opened([_chunk("a"), _chunk("x" * 5_000), _chunk("b")]) == ["a"]

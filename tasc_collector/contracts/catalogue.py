@@ -21,14 +21,18 @@ from tasc_collector.contracts.collection import (
 )
 from tasc_collector.contracts.comparison import Comparison
 from tasc_collector.contracts.context import AssessmentContext
-from tasc_collector.contracts.controller import ControllerEvent, ControllerSnapshot
+from tasc_collector.contracts.controller import ControllerAnchor, ControllerEvent, ControllerSnapshot
+from tasc_collector.contracts.decision import AssessmentDecision
+from tasc_collector.contracts.decision_answers import DecisionAnswers
 from tasc_collector.contracts.descriptor import EndpointDescriptor
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EvaluatorEvidence
+from tasc_collector.contracts.evidence_batch import EvidenceBatch
 from tasc_collector.contracts.fault import CollectorFault
 from tasc_collector.contracts.manifest import WindowManifest
 from tasc_collector.contracts.network_extension import NetworkExtension
-from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape
+from tasc_collector.contracts.notices import NoticePost, NoticeRules
+from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape, MetricsScrapeBatch
 from tasc_collector.contracts.operations import AnalysisPlan, CostModel, KeyRing, Notice
 from tasc_collector.contracts.part_manifest import CompactedManifest, PartManifest
 from tasc_collector.contracts.persistence import RuntimeInvocationPersistence
@@ -39,7 +43,7 @@ from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.receipt import CapabilityReceipt
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.contracts.shadow_plan import ShadowRunPlan
-from tasc_collector.contracts.study import EndpointFile, Study
+from tasc_collector.contracts.study import EndpointFile, Study, StudyFork
 from tasc_collector.contracts.timeline import TraceTimeline
 from tasc_collector.contracts.trust_policy import CollectorTrustPolicy
 from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
@@ -49,6 +53,7 @@ from tasc_collector.errors import InputError
 RECORD_CLASSES: Final[tuple[type[Record], ...]] = (
     # the original project's
     AssessmentContext,
+    AssessmentDecision,
     CapabilityProbeEvidence,
     CollectorTrustPolicy,
     ControllerEvent,
@@ -80,17 +85,24 @@ RECORD_CLASSES: Final[tuple[type[Record], ...]] = (
     CollectorFault,
     CompactedManifest,
     Comparison,
+    ControllerAnchor,
     CostModel,
+    DecisionAnswers,
     DeviceSnapshotRecord,
     EndpointFile,
+    EvidenceBatch,
     KeyRing,
     MetricsScrape,
+    MetricsScrapeBatch,
     NetworkExtension,
     Notice,
+    NoticePost,
+    NoticeRules,
     PartManifest,
     PlanApproval,
     StandingAuthorization,
     Study,
+    StudyFork,
     TraceTimeline,
     WindowDeclaration,
     WindowLink,

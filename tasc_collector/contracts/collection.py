@@ -15,8 +15,8 @@ from tasc_collector.contracts.base import Model
 from tasc_collector.contracts.http_limits import HttpLimits
 from tasc_collector.contracts.instance import BackendBuild, ModelRevision, RuntimeBuild
 from tasc_collector.contracts.scalars import Count, Digest, Positive, Slug, Timestamp, WindowKey
-from tasc_collector.contracts.shadow_plan import WorkBudget
 from tasc_collector.contracts.signed import SignedRecord
+from tasc_collector.contracts.work_budget import WorkBudget
 
 Purpose = Literal["comparison", "development", "holdout", "window", "monitoring"]
 Route = Literal["chatCompletions", "completions", "responses", "nativeChat", "nativeGenerate"]
@@ -186,6 +186,8 @@ class Ceilings(Model):
     windows_in_all: Positive
     calls_per_day: Positive
     output_tokens_per_day: Positive
+    canary_calls_per_day: Count
+    """Inference calls of probes, which count as calls, too; zero where no canary is allowed."""
     cost_usd_per_day: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
 
 

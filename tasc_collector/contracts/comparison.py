@@ -13,13 +13,8 @@ from pydantic import Field, model_validator
 from tasc_collector.contracts.authority import AuthorityKey
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.execution_profile import ExecutionProfile
-from tasc_collector.contracts.protocol import (
-    CostAllocation,
-    EndpointRequirement,
-    MembershipRule,
-    RequiredCapability,
-    ShadowCollection,
-)
+from tasc_collector.contracts.membership import MembershipRule
+from tasc_collector.contracts.protocol import CostAllocation, EndpointRequirement, RequiredCapability, ShadowCollection
 from tasc_collector.contracts.scalars import Digest, Positive, Slug, Text, Timestamp
 
 MarginRatio = Annotated[float, Field(gt=1.0, le=10.0, allow_inf_nan=False)]

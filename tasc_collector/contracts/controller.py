@@ -31,7 +31,14 @@ from tasc_collector.limits import (
     MAX_CONTROLLER_WINDOWS,
 )
 
-__all__ = ["ControllerEvent", "ControllerSnapshot", "ControllerState", "WindowLedger", "fact_digest"]
+__all__ = [
+    "ControllerAnchor",
+    "ControllerEvent",
+    "ControllerSnapshot",
+    "ControllerState",
+    "WindowLedger",
+    "fact_digest",
+]
 
 FACT_DOMAIN = "tasc/controller-fact/v1"
 
@@ -134,3 +141,34 @@ class ControllerSnapshot(Record):
             stale_reasons=(),
             **empty,
         )
+
+    @property
+    def anchor(self) -> ControllerAnchor:
+        """What pins this snapshot from outside the log."""
+        return ControllerAnchor(
+            controller_id=self.controller_id,
+            study_id=self.study_id,
+            protocol_digest=self.protocol_digest,
+            sequence=self.sequence,
+            last_event_id=self.last_event_id,
+            snapshot_digest=self.snapshot_digest,
+        )
+
+
+class ControllerAnchor(Record):
+    """``tasc-controller-anchor-v1``: a checkpoint; a log that does not pass through it is not the one that was pinned."""
+
+    domain: ClassVar[str] = "tasc/controller-anchor/v1"
+
+    version: Literal["tasc-controller-anchor-v1"] = "tasc-controller-anchor-v1"
+    controller_id: Slug
+    study_id: Slug
+    protocol_digest: Digest
+    sequence: Annotated[int, Field(ge=0, le=MAX_CONTROLLER_EVENTS)]
+    last_event_id: Digest | None
+    snapshot_digest: Digest
+
+    @model_validator(mode="after")
+    def _genesis(self) -> Self:
+        require((self.sequence == 0) == (self.last_event_id is None), "lastEventId is null exactly in sequence 0")
+        return self

@@ -11,10 +11,14 @@ The status is the first that applies, in this order (original project, section 3
 8. ``key-not-yet-valid``, 9. ``key-expired``: produced outside the key's interval (both ends belong to it).
 10. ``unauthorized-evidence``: not the key's evaluator, producer, rubric or calibration.
 11. ``trusted``.
+
+Step 4 costs more than all others together, and its answer never changes: whoever remembers it under evidence and public
+key passes ``verified`` and it is not asked again. Everything else is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -85,38 +89,67 @@ class EvidenceReceipt:
         )
 
 
+Verified = Callable[[str, str], bool]
+"""Whether the signature of evidence with this digest is known to hold under this public key (SPKI)."""
+
+
+def _never(_digest: str, _spki: str) -> bool:
+    return False
+
+
+class EvidenceChecker:
+    """Checks many pieces under one snapshot and context; what depends on these alone is derived once.
+
+    Args:
+        snapshot: the operator's trust.
+        context: the assessment it is for; ``as_of`` is its clock.
+        verified: signatures that were found to hold before.
+    """
+
+    def __init__(
+        self, snapshot: EvaluatorTrustSnapshot, context: AssessmentContext, *, verified: Verified = _never
+    ) -> None:
+        named = (context.operator_trust_policy_snapshot_digest, context.evaluator_revocation_snapshot_digest)
+        self._bound = named == (snapshot.digest, snapshot.revocations_digest)
+        self._snapshot, self._context, self._verified = snapshot, context, verified
+        self._keys = {key.key_id: (key, PublicKey.from_spki(key.public_key_spki)) for key in snapshot.keys}
+        self._revoked = {item.key_id for item in snapshot.revocations if item.revoked_at <= context.as_of}
+
+    def check(self, evidence: Parsed[EvaluatorEvidence]) -> EvidenceReceipt:
+        """Check one piece of evidence by the rules of this module.
+
+        Args:
+            evidence: as it was read; the signature is checked over exactly that value.
+        """
+        evidence_digest = EvaluatorEvidence.digest_of(evidence.value)
+        return EvidenceReceipt(evidence.record, evidence_digest, self._status(evidence, evidence_digest), self._context)
+
+    def _status(self, parsed: Parsed[EvaluatorEvidence], evidence_digest: str) -> EvidenceStatus:
+        evidence = parsed.record
+        if not self._bound:
+            return EvidenceStatus.CONTEXT_MISMATCH
+        if evidence.key_id not in self._keys:
+            return EvidenceStatus.UNKNOWN_KEY
+        key, public_key = self._keys[evidence.key_id]
+        if not _is_well_formed(evidence.signature):
+            return EvidenceStatus.MALFORMED_SIGNATURE
+        if not self._verified(evidence_digest, key.public_key_spki) and not _is_signed(parsed, public_key):
+            return EvidenceStatus.INVALID_SIGNATURE
+        if evidence.key_id in self._revoked:
+            return EvidenceStatus.REVOKED
+        return _time_status(evidence, key, self._snapshot, self._context) or _authorized(evidence, key)
+
+
 def check_evidence(
     evidence: Parsed[EvaluatorEvidence], snapshot: EvaluatorTrustSnapshot, context: AssessmentContext
 ) -> EvidenceReceipt:
-    """Check one piece of evidence by the rules of this module.
-
-    Args:
-        evidence: as it was read; the signature is checked over exactly that value.
-        snapshot: the operator's trust.
-        context: the assessment it is for; ``as_of`` is its clock.
-    """
-    status = _status(evidence, snapshot, context)
-    return EvidenceReceipt(evidence.record, EvaluatorEvidence.digest_of(evidence.value), status, context)
+    """Check one piece of evidence; see ``EvidenceChecker``."""
+    return EvidenceChecker(snapshot, context).check(evidence)
 
 
-def _status(
-    parsed: Parsed[EvaluatorEvidence], snapshot: EvaluatorTrustSnapshot, context: AssessmentContext
-) -> EvidenceStatus:
-    evidence = parsed.record
-    named = (context.operator_trust_policy_snapshot_digest, context.evaluator_revocation_snapshot_digest)
-    if named != (snapshot.digest, snapshot.revocations_digest):
-        return EvidenceStatus.CONTEXT_MISMATCH
-    key = snapshot.key(evidence.key_id)
-    if key is None:
-        return EvidenceStatus.UNKNOWN_KEY
-    if not _is_well_formed(evidence.signature):
-        return EvidenceStatus.MALFORMED_SIGNATURE
-    public_key, content = PublicKey.from_spki(key.public_key_spki), evidence_preimage(parsed.value)
-    if not is_signed(public_key, EVIDENCE_SIGNATURE_DOMAIN, EVIDENCE_FIELD, content, evidence.signature):
-        return EvidenceStatus.INVALID_SIGNATURE
-    if any(item.key_id == key.key_id and item.revoked_at <= context.as_of for item in snapshot.revocations):
-        return EvidenceStatus.REVOKED
-    return _time_status(evidence, key, snapshot, context) or _authorized(evidence, key)
+def _is_signed(parsed: Parsed[EvaluatorEvidence], public_key: PublicKey) -> bool:
+    content = evidence_preimage(parsed.value)
+    return is_signed(public_key, EVIDENCE_SIGNATURE_DOMAIN, EVIDENCE_FIELD, content, parsed.record.signature)
 
 
 def _is_well_formed(signature: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -44,3 +45,13 @@ class HttpLimits(Record):
     def digest_of(cls, value: dict[str, Any]) -> str:  # Any: a JSON object
         """Digest over the ten fields, with defaults where ``value`` leaves one out."""
         return digest(cls.domain, {**cls().to_json(), **value})
+
+    @property
+    def digest(self) -> str:
+        """Digest of these limits; remembered, because every lease and envelope names it and a study has one or two."""
+        return _digest(self)
+
+
+@lru_cache(maxsize=64)
+def _digest(limits: HttpLimits) -> str:
+    return limits.digest_of(limits.to_json())

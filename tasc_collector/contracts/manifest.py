@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from tasc_collector.canonical import digest
 from tasc_collector.contracts.base import Model, Record
-from tasc_collector.contracts.protocol import MembershipRule
+from tasc_collector.contracts.membership import MembershipRule
 from tasc_collector.contracts.rules import require
 from tasc_collector.contracts.scalars import Digest, NonNegative, Positive, Slug, Timestamp
 from tasc_collector.errors import InputError

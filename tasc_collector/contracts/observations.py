@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from tasc_collector.contracts.base import Model
-from tasc_collector.contracts.scalars import Count, Digest, Finite, Nanoseconds, Slug, Timestamp, WindowKey
+from tasc_collector.contracts.scalars import Count, Digest, Finite, Nanoseconds, Positive, Slug, Timestamp, WindowKey
 from tasc_collector.contracts.signed import SignedRecord
 
 Label = tuple[str, str]
@@ -32,10 +32,8 @@ class HistogramValue(Model):
     sum: Finite | None
 
 
-class MetricsScrape(SignedRecord):
-    """``tasc-metrics-scrape-v1``: one scrape on the collector's clock."""
-
-    domain: ClassVar[str] = "tasc/metrics-scrape/v1"
+class ScrapeEntry(Model):
+    """One scrape on the collector's clock, without a signature of its own: a batch signs the lines that hold it."""
 
     version: Literal["tasc-metrics-scrape-v1"] = "tasc-metrics-scrape-v1"
     window_key: WindowKey | None
@@ -48,6 +46,29 @@ class MetricsScrape(SignedRecord):
     histograms: Annotated[tuple[HistogramValue, ...], Field(max_length=512)]
     ignored_samples: Count
     non_finite_samples: Count
+
+
+class MetricsScrape(ScrapeEntry, SignedRecord):
+    """``tasc-metrics-scrape-v1``: one scrape. Of an entry of a batch, ``signature`` is the batch's."""
+
+    domain: ClassVar[str] = "tasc/metrics-scrape/v1"
+
+
+class MetricsScrapeBatch(SignedRecord):
+    """``tasc-metrics-scrape-batch-v1``: one signature over the bytes of many scrapes, which are the lines before it.
+
+    A signature for each would cost more than the scrapes: their canonical form is what is slow, so the bytes are signed.
+    """
+
+    domain: ClassVar[str] = "tasc/metrics-scrape-batch/v1"
+
+    version: Literal["tasc-metrics-scrape-batch-v1"] = "tasc-metrics-scrape-batch-v1"
+    window_key: WindowKey
+    lines: Positive
+    """How many lines before this one it covers."""
+    content_digest: Digest
+    """SHA-256 of these lines, each with its newline."""
+    signed_at: Timestamp
 
 
 class DeviceSnapshotRecord(SignedRecord):

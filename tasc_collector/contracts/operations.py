@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tasc_collector.contracts.authority import PublicKeySpki
 from tasc_collector.contracts.base import Model, Record
-from tasc_collector.contracts.scalars import B64u, Digest, NonNegative, Positive, Ratio, Slug, Timestamp, WindowKey
+from tasc_collector.contracts.scalars import Digest, NonNegative, Positive, Ratio, Slug, Timestamp, WindowKey
 
 KeyRole = Literal["operator", "dispatch", "collector", "evaluator"]
 
@@ -18,10 +19,16 @@ class RingKey(Model):
     key_id: Slug
     role: KeyRole
     algorithm: Literal["ed25519"] = "ed25519"
-    public_key_spki: B64u
+    public_key_spki: PublicKeySpki
     valid_from: Timestamp
     valid_until: Timestamp
     revoked_at: Timestamp | None
+
+    @model_validator(mode="after")
+    def _interval(self) -> Self:
+        if self.valid_from >= self.valid_until:
+            raise ValueError("validUntil is after validFrom")
+        return self
 
 
 class KeyRing(Record):

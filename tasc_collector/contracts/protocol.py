@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tasc_collector.contracts.authority import AuthorityKey
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.execution_profile import ExecutionProfile
+from tasc_collector.contracts.membership import MembershipRule, SplitMembership
 from tasc_collector.contracts.rules import UniqueSlugs, require, require_unique, unique
 from tasc_collector.contracts.scalars import (
     Count,
@@ -35,47 +36,10 @@ from tasc_collector.contracts.scalars import (
 )
 from tasc_collector.limits import MAX_ATTEMPTS, MAX_PROFILES, MAX_SLICES
 
-GROUP_SPLIT_ALGORITHM = "tasc-seeded-sha256-group-bucket-v1"
-WINDOW_MEMBERSHIP_ALGORITHM = "tasc-seeded-sha256-case-replicate-basis-points-v1"
-
 Operator = Literal["less-than", "less-than-or-equal", "greater-than", "greater-than-or-equal"]
 Transport = Literal["https", "loopback-http"]
 RequiredCapability = Literal["chat-completions", "streaming", "final-usage"]
 ProducerKind = Literal["human", "deterministic", "external-model"]
-_Bucket = Annotated[int, Field(ge=0, le=255)]
-_Buckets = Annotated[tuple[_Bucket, ...], Field(min_length=1, max_length=256), AfterValidator(unique)]
-
-
-class SplitMembership(Model):
-    """Which case groups are for development and which are held out, by a seeded hash of the group id."""
-
-    algorithm: Literal["tasc-seeded-sha256-group-bucket-v1"] = "tasc-seeded-sha256-group-bucket-v1"
-    seed: Slug
-    bucket_count: Annotated[int, Field(ge=2, le=256)]
-    development_buckets: _Buckets
-    holdout_buckets: _Buckets
-
-    @model_validator(mode="after")
-    def _partition(self) -> Self:
-        require(
-            sorted((*self.development_buckets, *self.holdout_buckets)) == list(range(self.bucket_count)),
-            "developmentBuckets and holdoutBuckets must partition 0..bucketCount-1",
-        )
-        return self
-
-
-class MembershipRule(Model):
-    """Which case replicates belong to a window, by a seeded hash; 10 000 basis points select all."""
-
-    algorithm: Literal["tasc-seeded-sha256-case-replicate-basis-points-v1"] = (
-        "tasc-seeded-sha256-case-replicate-basis-points-v1"
-    )
-    seed: Slug
-    sample_basis_points: Annotated[int, Field(ge=0, le=10_000)]
-
-
-OnlineWindowMembership = MembershipRule
-"""The name that the protocol's field has for the same object."""
 
 
 class RouteSignalDefinition(Model):
@@ -210,7 +174,7 @@ class ExperimentProtocol(Record):
     dispatch_authority: AuthorityKey
     collector_authority: AuthorityKey
     split_membership: SplitMembership
-    online_window_membership: OnlineWindowMembership
+    online_window_membership: MembershipRule
     profiles: Annotated[tuple[ExecutionProfile, ...], Field(min_length=2, max_length=MAX_PROFILES)]
     champion_profile_id: Slug
     candidate_profile_ids: Annotated[UniqueSlugs, Field(min_length=1, max_length=MAX_PROFILES - 1)]

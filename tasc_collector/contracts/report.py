@@ -9,19 +9,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from tasc_collector.contracts.base import Model, Record
+from tasc_collector.contracts.reasons import ReasonCount
 from tasc_collector.contracts.scalars import Count, Digest, Finite, NonNegative, Ratio, Slug, Timestamp, WindowKey
 
 Verdict = Literal["no-worse", "worse", "undecided"]
 LatencyMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["median", "p95"]
 EvidenceClass = Literal["measured", "reported", "modeled", "unavailable"]
-
-
-class ReasonCount(Model):
-    """How many executions share a reason."""
-
-    reason: Slug
-    count: Count
 
 
 class ExecutionCounts(Model):
@@ -197,6 +191,10 @@ class ComparisonResult(Model):
     """Null for a study that is not recurring."""
 
 
+GateState = Literal["passed", "failed", "undecided", "unavailable"]
+DecisionStatus = Literal["PASS", "HOLD", "INSUFFICIENT_EVIDENCE", "STALE", "NOMINATED", "NO_CANDIDATE"]
+
+
 class GateResult(Model):
     """One gate of a decision."""
 
@@ -208,16 +206,140 @@ class GateResult(Model):
     evidence_class: EvidenceClass
     passed: bool
     reason: Slug | None
+    state: GateState = "unavailable"
+    """``passed`` where the whole interval is within the bound, ``failed`` where it is wholly beyond, else ``undecided``."""
+    slice: Slug | None = None
+    """The slice of a gate that is asked per slice."""
+    unit: Slug = "share"
+    worst: Finite | None = None
+    """The figure with every execution that is not known taken against the policy; null where nothing bounds it."""
+    best: Finite | None = None
+    """The same in its favour."""
+
+
+class DecisionFigure(Model):
+    """A figure that is shown beside the gates and decides nothing."""
+
+    id: Slug
+    side: Literal["champion", "policy"]
+    estimate: Finite | None
+    interval: Interval | None
+    unit: Slug
+    evidence_class: EvidenceClass
+    executions: Count
+    """Executions that the estimate is made from."""
+
+
+class DecisionEvidence(Model):
+    """What the rows of champion and policy rest on; ``rows`` equals the sum of the others."""
+
+    rows: Count
+    scored: Count
+    protocol_failures: Count
+    """Failures of the protocol, which score 0."""
+    abstained: Count
+    missing: Count
+    invalid: Count
+    sent_unknown: Count
+    not_sent: Count
+    not_attempted: Count
+    unrouted: Count
+    """Rows that no route signal or no execution exists for."""
+
+
+class WindowMean(Model):
+    """One mean of one window for a sequence: both ends of what the unknown allows, and its standard error."""
+
+    gate: Slug
+    slice: Slug | None
+    lowest: Finite
+    highest: Finite
+    standard_error: NonNegative
+
+
+class WindowShares(Model):
+    """One share of calls of one window for a sequence: case groups by their share, the unknown taken both ways."""
+
+    gate: Slug
+    lowest: tuple[DifferenceCount, ...]
+    highest: tuple[DifferenceCount, ...]
+
+
+class DecisionSummary(Model):
+    """All that later windows need of this one; no execution and no case can be read from it."""
+
+    window_key: WindowKey
+    as_of: Timestamp
+    """The window's watermark: it orders the windows of a sequence."""
+    policy_digest: Digest
+    analysis_plan_digest: Digest
+    means: tuple[WindowMean, ...]
+    shares: tuple[WindowShares, ...]
+    champion_missing: Count
+    policy_missing: Count
+
+
+class DecisionDrift(Model):
+    """Whether one figure differs between windows by more than their own errors explain (Cochran's Q)."""
+
+    gate: Slug
+    slice: Slug | None
+    windows: Count
+    q: NonNegative
+    p_value: Ratio
+
+
+class DecisionWindows(Model):
+    """The windows up to this one: the sequence of a sequential plan, drift and sample-ratio mismatch of any."""
+
+    windows: Count
+    earlier_windows: tuple[WindowKey, ...]
+    sequential: bool
+    alpha: Ratio
+    spent: Ratio
+    """The part of alpha that the looks so far have used, under equal information; 0 where the plan is not sequential."""
+    drift: tuple[DecisionDrift, ...]
+    mismatch_evidence: NonNegative
+    """E-value against "both sides lose answers alike" (sample-ratio mismatch); 1000 or more is a warning."""
+
+
+class DecisionSources(Model):
+    """Digests of what a decision was made from, beside those of the report."""
+
+    phase: Literal["development", "holdout", "window"]
+    assessment_context_digest: Digest
+    dataset_digest: Digest
+    evaluator_set_digest: Digest
+    cost_model_digest: Digest | None
+    window_manifest_digest: Digest | None
+
+
+class PolicyResult(Model):
+    """One policy of a development decision."""
+
+    policy_digest: Digest
+    status: Literal["PASS", "HOLD", "INSUFFICIENT_EVIDENCE", "STALE"]
+    gates: tuple[GateResult, ...]
 
 
 class DecisionResult(Model):
     """Status of a decision study's window."""
 
-    status: Literal["PASS", "HOLD", "INSUFFICIENT_EVIDENCE", "STALE"]
+    status: DecisionStatus
     policy_digest: Digest
     gates: tuple[GateResult, ...]
     reasons: tuple[Slug, ...]
     sentence: str
+    wait_until: Timestamp | None = None
+    """Set where the decision is STALE because evidence may still arrive."""
+    figures: tuple[DecisionFigure, ...] = ()
+    evidence: DecisionEvidence | None = None
+    fairness: tuple[FairnessItem, ...] = ()
+    summary: DecisionSummary | None = None
+    windows: DecisionWindows | None = None
+    policies: tuple[PolicyResult, ...] = ()
+    """Every policy of a development decision, sorted by digest; the gates above are those of ``policy_digest``."""
+    sources: DecisionSources | None = None
 
 
 class AssessmentReport(Record):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -116,4 +117,10 @@ def timestamp_ms(text: str) -> int:
 def timestamp_of_ms(milliseconds: int) -> str:
     """The ``Timestamp`` of milliseconds since 1970."""
     seconds, rest = divmod(milliseconds, 1000)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{rest:03d}Z"
+    return f"{_second(seconds)}{rest:03d}Z"
+
+
+@lru_cache(maxsize=256)
+def _second(seconds: int) -> str:
+    """A ``Timestamp`` up to its milliseconds; many instants of a run share a second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.")

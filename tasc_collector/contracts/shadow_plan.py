@@ -21,30 +21,14 @@ from pydantic import Field, model_validator
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.controller import ControllerSnapshot
 from tasc_collector.contracts.manifest import membership_digest
+from tasc_collector.contracts.membership import MembershipRule
 from tasc_collector.contracts.persistence import RouteName
 from tasc_collector.contracts.policy import PolicyBundle, policy_conflict
-from tasc_collector.contracts.protocol import ExperimentProtocol, MembershipRule, Transport
+from tasc_collector.contracts.protocol import ExperimentProtocol, Transport
 from tasc_collector.contracts.rules import AscendingDigests, require, require_in_order
-from tasc_collector.contracts.scalars import Digest, OpaqueId, Positive, Slug, Timestamp, timestamp_ms
+from tasc_collector.contracts.scalars import Digest, OpaqueId, Slug, Timestamp, timestamp_ms
+from tasc_collector.contracts.work_budget import WorkBudget
 from tasc_collector.limits import MAX_CAPABILITY_RECEIPTS, MAX_PROFILES
-
-
-class WorkBudget(Record):
-    """The most that a run may do; each a positive integer."""
-
-    domain: ClassVar[str] = "tasc/shadow-work-budget/v1"
-
-    max_cases: Positive
-    max_profiles: Positive
-    max_replicates: Positive
-    max_logical_executions: Positive
-    max_attempts: Positive
-    max_network_calls: Positive
-    max_durable_records: Positive
-    max_request_bytes: Positive
-    max_response_bytes: Positive
-    max_wall_clock_ms: Positive
-    max_concurrency: Positive
 
 
 class ShadowWindow(Model):

@@ -6,15 +6,16 @@ TOML keys are the Python names; the digest is over the camelCase JSON form.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.collection import Framing, GenerationRule, LoadModel, Route
 from tasc_collector.contracts.http_limits import HttpLimits
 from tasc_collector.contracts.instance import BackendBuild, ModelRevision, RuntimeBuild
-from tasc_collector.contracts.scalars import Digest, Reference, Slug, Text
+from tasc_collector.contracts.rules import require, require_unique
+from tasc_collector.contracts.scalars import Digest, Reference, Slug, Text, Timestamp
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$")]
 """A path inside the study's folder."""
@@ -65,6 +66,8 @@ class Study(Record):
     network_extension: FileName | None = None
     analysis_plan: FileName | None = None
     cost_model: FileName | None = None
+    evaluator_trust: FileName | None = None
+    """File of the evaluator trust snapshot of a decision study."""
     cases: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
     """The operator's own case file; only the collecting step reads it."""
     cases_format: Literal["tasc", "openai-messages", "openai-batch", "text-lines"]
@@ -100,3 +103,38 @@ class EndpointFile(Record):
     authentication_secret: Reference | None = None
     descriptor: FileName | None = None
     """Endpoint descriptor file, where an orchestrator stands in front."""
+
+
+class StudyChange(Model):
+    """One field that a successor changed, in its canonical JSON text; null where it was, or is, absent."""
+
+    field: Text
+    before: Annotated[str, StringConstraints(max_length=4096)] | None
+    after: Annotated[str, StringConstraints(max_length=4096)] | None
+
+
+class StudyFork(Record):
+    """``tasc-study-fork-v1``: a study that goes on from another one, and what it changed.
+
+    ``lineage_id`` is the id of the first study of the line; an analyst unites all successors by it.
+    """
+
+    domain: ClassVar[str] = "tasc/study-fork/v1"
+
+    version: Literal["tasc-study-fork-v1"] = "tasc-study-fork-v1"
+    study_id: Slug
+    lineage_id: Slug
+    predecessor_study_id: Slug
+    predecessor_digest: Digest
+    """Digest of the predecessor's comparison or protocol."""
+    protocol_digest: Digest
+    """Digest of this study's own comparison or protocol."""
+    changes: Annotated[tuple[StudyChange, ...], Field(min_length=1, max_length=256)]
+    forked_at: Timestamp
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        require(self.study_id != self.predecessor_study_id, "a successor has an id of its own")
+        require(self.protocol_digest != self.predecessor_digest, "a successor has a comparison or protocol of its own")
+        require_unique((change.field for change in self.changes), "changes: a field stands once")
+        return self

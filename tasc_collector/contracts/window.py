@@ -3,6 +3,9 @@
 The key of a window is ``<window id>.r<revision>-<first 8 hex of the declaration's digest>``; a key typed by hand cannot
 match a declaration that it does not name. Replicate ids and order hash the declaration's digest, so that nobody re-rolls
 the sample by issuing the plan again.
+
+A revision is a declaration of its own, made after the window for evidence that came late. It names the declaration before
+it and changes nothing but its watermark; nothing is sent under it. Its plan and traces are those of revision 1.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from tasc_collector.contracts.base import Model
-from tasc_collector.contracts.protocol import MembershipRule
-from tasc_collector.contracts.report import ReasonCount
+from tasc_collector.contracts.membership import MembershipRule
+from tasc_collector.contracts.reasons import ReasonCount
 from tasc_collector.contracts.scalars import Count, Digest, Positive, Slug, Timestamp, WindowKey
 from tasc_collector.contracts.signed import SignedRecord
 
@@ -50,13 +53,10 @@ class WindowDeclaration(SignedRecord):
     def _rules(self) -> Self:
         if len(self.window_id) > MAX_WINDOW_ID:
             raise ValueError(f"windowId has at most {MAX_WINDOW_ID} characters, so that the window key fits 80")
-        if (
-            not self.declared_at
-            <= self.event_time_start_inclusive
-            < self.event_time_end_exclusive
-            <= self.ingestion_watermark
-        ):
-            raise ValueError("declaredAt <= eventTimeStartInclusive < eventTimeEndExclusive <= ingestionWatermark")
+        if not self.event_time_start_inclusive < self.event_time_end_exclusive <= self.ingestion_watermark:
+            raise ValueError("eventTimeStartInclusive < eventTimeEndExclusive <= ingestionWatermark")
+        if self.revision == 1 and self.declared_at > self.event_time_start_inclusive:
+            raise ValueError("declaredAt <= eventTimeStartInclusive in revision 1")
         if (self.revision == 1) != (self.predecessor_digest is None):
             raise ValueError("predecessorDigest is null exactly in revision 1")
         return self
@@ -64,7 +64,18 @@ class WindowDeclaration(SignedRecord):
     @property
     def window_key(self) -> str:
         """The partition key."""
-        return f"{self.window_id}.r{self.revision:02d}-{self.digest[7:15]}"
+        return _window_key(self.window_id, self.revision, self.digest)
+
+    @property
+    def predecessor_key(self) -> str | None:
+        """Key of the revision before this one; None in revision 1."""
+        if self.predecessor_digest is None:
+            return None
+        return _window_key(self.window_id, self.revision - 1, self.predecessor_digest)
+
+
+def _window_key(window_id: str, revision: int, declaration_digest: str) -> str:
+    return f"{window_id}.r{revision:02d}-{declaration_digest[7:15]}"
 
 
 class LinkCounts(Model):
@@ -90,5 +101,9 @@ class WindowLink(SignedRecord):
     trace_set_digest: Digest
     manifest_digest: Digest | None
     journal_head: Digest
+    scrapes_digest: Digest | None
+    """Over the window's metric scrapes in their order; null where none were made."""
+    device_snapshots_digest: Digest | None
+    """Over the window's device snapshots in their order; null where none were made."""
     counts: LinkCounts
     closed_at: Timestamp

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from tasc_collector.canonical import canonical_bytes
+from tasc_collector.contracts.authority import AuthorityKey
 from tasc_collector.contracts.operations import KeyRing, KeyRole, RingKey
 from tasc_collector.contracts.scalars import format_timestamp
-from tasc_collector.errors import InputError, NotAuthorized, SecretUnavailable
+from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized, SecretUnavailable
 from tasc_collector.identity import PayloadKey
 from tasc_collector.secrets import resolve
 from tasc_collector.signing import PublicKey, SigningKey, decode_b64u, encode_b64u
@@ -85,14 +86,31 @@ def current(ring: KeyRing, role: KeyRole, at: str) -> RingKey:
         raise NotAuthorized(
             f"no valid {role} key",
             where="key-ring.json",
-            way_out="make a state folder with new keys: set TASC_HOME to it and run tasc init",
+            rule=f"valid at {at}",
+            way_out="import its public key: tasc keys import FILE --role evaluator"
+            if role == "evaluator"
+            else f"make one: tasc keys rotate {role}",
         )
     return max(valid, key=lambda key: key.valid_from)
 
 
 def is_valid(key: RingKey, at: str) -> bool:
     """Whether a key may have signed at an instant."""
-    return key.valid_from <= at < key.valid_until and (key.revoked_at is None or at < key.revoked_at)
+    return refusal_at(key, at) is None
+
+
+def refusal_at(key: RingKey, at: str) -> str | None:
+    """The rule by which a signature of a key, dated at an instant, does not count; None where it does.
+
+    What was signed while the key was valid keeps counting after its end; a revocation counts from its own date on.
+    """
+    if key.revoked_at is not None and at >= key.revoked_at:
+        return f"revoked from {key.revoked_at}, the signature is of {at}"
+    if at < key.valid_from:
+        return f"valid from {key.valid_from}, the signature is of {at}"
+    if at >= key.valid_until:
+        return f"valid until {key.valid_until}, the signature is of {at}"
+    return None
 
 
 def public_key(ring: KeyRing, key_id: str, roles: tuple[KeyRole, ...], at: str, *, where: str) -> PublicKey:
@@ -102,20 +120,26 @@ def public_key(ring: KeyRing, key_id: str, roles: tuple[KeyRole, ...], at: str, 
         NotAuthorized: unknown, wrong role, not yet or no longer valid, or revoked.
     """
     entry = next((key for key in ring.keys if key.key_id == key_id), None)
-    reason = (
-        "is not in the key ring"
-        if entry is None
-        else f"has the role {entry.role}, which may not sign this"
-        if entry.role not in roles
-        else "was not valid or was revoked when it signed"
-        if not is_valid(entry, at)
-        else None
+    if entry is None:
+        problem, rule = "is not in the key ring", None
+    elif entry.role not in roles:
+        problem, rule = f"has the role {entry.role}, which may not sign this", f"role {' or '.join(roles)}"
+    else:
+        problem, rule = "was not valid or was revoked when it signed", refusal_at(entry, at)
+        if rule is None:
+            return PublicKey.from_spki(entry.public_key_spki)
+    raise NotAuthorized(
+        f"the signing key {problem}",
+        where=where,
+        field="signature.authorityKeyId",
+        rule=rule,
+        way_out="run: tasc keys list",
     )
-    if entry is None or reason is not None:
-        raise NotAuthorized(
-            f"the signing key {reason}", where=where, field="signature.authorityKeyId", way_out="run: tasc keys list"
-        )
-    return PublicKey.from_spki(entry.public_key_spki)
+
+
+def role_of(ring: KeyRing, key_id: str) -> KeyRole | None:
+    """The role of a key of the ring; None where there is no such key."""
+    return next((key.role for key in ring.keys if key.key_id == key_id), None)
 
 
 def collector_keys(home: Home) -> dict[str, PublicKey]:
@@ -128,6 +152,35 @@ def collector_keys(home: Home) -> dict[str, PublicKey]:
 def signing_key(home: Home, reference: str, environ: Mapping[str, str] | None = None) -> SigningKey:
     """The private key behind a reference such as ``keyfile:dispatch``."""
     return SigningKey.from_pkcs8(_text(home, reference, environ))
+
+
+def authority_key(
+    home: Home, reference: str, authority: AuthorityKey, environ: Mapping[str, str] | None = None
+) -> SigningKey:
+    """The private key of the authority that a study names: behind its reference, or kept when the role was rotated.
+
+    Args:
+        home: the state folder.
+        reference: where the study says that the key is.
+        authority: the public half that its protocol or comparison names.
+        environ: environment to look in; the process's if None.
+
+    Raises:
+        DigestMismatch: neither is the authority's.
+        SecretUnavailable: the reference has no usable value.
+    """
+    key = signing_key(home, reference, environ)
+    kept = f"{authority.key_id}.key"
+    if key.public_key.spki != authority.public_key_spki and (home.keys / kept).is_file():
+        key = signing_key(home, f"keyfile:{kept}", environ)
+    if key.public_key.spki != authority.public_key_spki:
+        raise DigestMismatch(
+            "the private key is not that of the authority which the study names",
+            where=reference,
+            field=authority.key_id,
+            way_out="restore the key file, or make a successor with the new key: tasc study fork",
+        )
+    return key
 
 
 def hmac_key(home: Home, reference: str, environ: Mapping[str, str] | None = None) -> bytes:

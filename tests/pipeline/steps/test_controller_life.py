@@ -1,0 +1,103 @@
+"""A decision study's whole life on contract servers: collected, scored, assessed, and each record moves the controller."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from tasc_collector.contracts.controller import ControllerSnapshot
+from tasc_collector.contracts.proposal import ExperimentBudget, ProposedExperiment
+from tasc_collector.contracts.scalars import parse_timestamp
+from tasc_pipeline.control.controller_replay import replay
+from tasc_pipeline.home.windows import REPORT, WindowFolder
+from tasc_pipeline.steps import close, collect, controller, seal
+from tasc_pipeline.steps.approved import key_ring, load_approved
+from tasc_pipeline.steps.assess_decision import assess_decision_window
+from tasc_pipeline.steps.controller import Wanted
+from tasc_pipeline.steps.proposals import BUDGET, propose_next
+from tests.support.decision_world import ANSWERS, STUDY, DecisionWorld, decision_world
+from tests.support.window import now
+
+CASES = 80
+STATED = (
+    ANSWERS.replace("minimum_mean_score = 0.8", "minimum_mean_score = 0.7")
+    .replace("non_inferiority_margin = -0.05", "non_inferiority_margin = -0.2")
+    .replace("maximum_failure_rate = 0.02", "maximum_failure_rate = 0.3")
+    .replace("minimum_independent_groups = 2", "minimum_independent_groups = 10")
+) + "\n[statistics]\nalpha = 0.4\niterations = 200\n[split]\nholdout_buckets = 5\n"
+"""Gates that the case groups of every split can show at 60 % confidence."""
+LATER = timedelta(days=1)
+
+
+def case_lines() -> str:
+    cases = (
+        {
+            "caseId": f"case-{number:03d}",
+            "groupId": f"group-{number:03d}",
+            "generation": {"prompt": f"Say something about {number}.", "maxTokens": 8},
+            "slices": [],
+        }
+        for number in range(CASES)
+    )
+    return "".join(json.dumps(case) + "\n" for case in cases)
+
+
+def advance(made: DecisionWorld, at: datetime | None = None, **wanted: object) -> str:
+    return controller.advance(made.home, STUDY, at or now() + LATER, Wanted(**wanted)).chain.current.state  # type: ignore[arg-type]  # fields of Wanted
+
+
+def collected(made: DecisionWorld, key: str) -> str:
+    """Collect, publish and close an approved window."""
+    assert collect.collect(made.home, key, show=lambda _: None).status == "complete"
+    collect.publish(made.home, key)
+    close.close(made.home, key)
+    return key
+
+
+def assessed(made: DecisionWorld, key: str) -> str:
+    """Assess a window as `tasc assess` does, without tables and pictures."""
+    report = assess_decision_window(
+        made.home, load_approved(made.home, key), close.close(made.home, key), None, now() + LATER
+    )
+    WindowFolder(made.home, key).write(REPORT, report)
+    assert report.decision is not None
+    return report.decision.status
+
+
+def revised(made: DecisionWorld, key: str) -> str:
+    """The window's next revision, with the evidence that came after it was closed."""
+    declaration = WindowFolder(made.home, key).declaration(key_ring(made.home)).record
+    over = parse_timestamp(declaration.ingestion_watermark) + timedelta(minutes=1)
+    return collected(made, seal.revise(made.home, key, over).window_key)
+
+
+def test_from_draft_to_a_recommendation(tmp_path: Path) -> None:
+    with decision_world(tmp_path, cases=CASES, answers=STATED) as made:
+        made.cases.write_text(case_lines())
+        assert advance(made, now()) == "REGISTERED"
+        key = made.approved("development")
+        assert advance(made, now()) == "COLLECTING"
+        collected(made, key)
+        made.add_scores(key)
+        assert assessed(made, key) == "NOMINATED"
+        assert [advance(made, now()) for _ in range(3)] == ["DEV_READY", "NOMINATED", "SHADOW_ASSESSING"]
+
+        holdout, window = (collected(made, made.approved(purpose)) for purpose in ("holdout", "window"))
+        for scored in (holdout, window):
+            made.add_scores(scored)
+        newest = revised(made, window)
+        assert (assessed(made, holdout), assessed(made, newest)) == ("PASS", "PASS")
+        states = [advance(made) for _ in range(4)]
+        assert states == ["SHADOW_ASSESSING", "SHADOW_ASSESSING", "HOLDOUT_CONFIRMED", "PROMOTION_RECOMMENDED"]
+
+        view = controller.show(made.home, STUDY, now() + LATER)
+        assert replay(view.chain.snapshots[0], view.chain.events) == view.chain
+        parsed = ControllerSnapshot.from_value(view.chain.current.to_json()).record
+        assert parsed.selected_policy is not None and len(parsed.windows[0].revisions) == 2
+        budget = ExperimentBudget.issue(
+            max_logical_executions=8, max_attempts=8, max_cost_usd=1, max_wall_clock_ms=1000
+        )
+        (made.study.folder / BUDGET).write_bytes(budget.canonical())
+        proposal, _ = propose_next(made.home, STUDY)
+        assert not isinstance(proposal, ProposedExperiment) and proposal.hold_reason == "assessment-already-passing"

@@ -1,0 +1,122 @@
+"""A window's evaluator evidence as of an instant: what was taken in, checked by the operator's snapshot.
+
+What is stored about a window's traces is checked anew for every assessment: revocation, freshness and authorization
+depend on the instant. Signatures do not, and their check is remembered (``tasc_pipeline.home.evidence``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from tasc_collector.contracts.base import Parsed
+from tasc_collector.contracts.context import AssessmentContext
+from tasc_collector.contracts.envelope import TraceEnvelope
+from tasc_collector.contracts.evidence_trust import EvidenceChecker, EvidenceReceipt, Verified
+from tasc_collector.contracts.sets import evaluator_set_digest
+from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
+from tasc_collector.errors import InputError
+from tasc_pipeline.home import evidence as storage
+from tasc_pipeline.home import keys
+from tasc_pipeline.home.evidence import StoredEvidence
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.studies import LoadedStudy
+from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
+from tasc_pipeline.steps.collected import read_collected
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedEvidence:
+    """A window's evidence, checked as of an instant."""
+
+    receipts: tuple[EvidenceReceipt, ...]
+    context: AssessmentContext
+    snapshot: EvaluatorTrustSnapshot
+
+    @property
+    def evaluator_set_digest(self) -> str:
+        """Digest of the set, as the window's manifest carries it."""
+        return evaluator_set_digest(receipt.source_digest for receipt in self.receipts)
+
+
+def trust_snapshot(loaded: LoadedStudy) -> EvaluatorTrustSnapshot:
+    """The operator's trust in evaluator keys.
+
+    Raises:
+        InputError: the study names none.
+    """
+    if loaded.evaluator_trust is None:
+        raise InputError(
+            "the study names no evaluator trust snapshot",
+            where=str(loaded.folder / "study.toml"),
+            field="evaluator_trust",
+            rule="the operator says which evaluator keys count, for what and how long",
+            way_out="write trust-snapshot.json into the study's folder and name it in study.toml",
+        )
+    return loaded.evaluator_trust.record
+
+
+def context_of(snapshot: EvaluatorTrustSnapshot, as_of: str) -> AssessmentContext:
+    """The assessment context of a snapshot at an instant."""
+    return AssessmentContext.issue(
+        as_of=as_of,
+        operator_trust_policy_snapshot_digest=snapshot.digest,
+        evaluator_revocation_snapshot_digest=snapshot.revocations_digest,
+    )
+
+
+def window_evidence(home: Home, window_key: str) -> list[StoredEvidence]:
+    """Everything that was taken in about a window's traces, in order of digests; of a revision, about revision 1's.
+
+    Raises:
+        InputError: the window is not approved, or a stored file is not what was taken in.
+    """
+    approved = load_approved(home, window_key)
+    trace_ids = {trace.record.trace_id for trace in envelopes(home, approved)}
+    found = {
+        item.digest: item
+        for batch in storage.batches(home, approved.study.study.study_id, approved.ring)
+        if approved.collected_as in batch.window_keys
+        for item in storage.read(home, batch)
+        if item.parsed.record.trace_id in trace_ids
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def check_window_evidence(home: Home, window_key: str, as_of: str) -> CheckedEvidence:
+    """A window's evidence that was produced until an instant, checked as of it.
+
+    Args:
+        home: the state folder.
+        window_key: the window.
+        as_of: the assessment's instant; a decision's default is its watermark.
+
+    Raises:
+        InputError: no decision study, no trust snapshot, or a stored file is not what was taken in.
+    """
+    approved = load_approved(home, window_key)
+    snapshot = trust_snapshot(approved.study)
+    context = context_of(snapshot, as_of)
+    stored = [item for item in window_evidence(home, window_key) if item.parsed.record.produced_at <= as_of]
+    checker = EvidenceChecker(snapshot, context, verified=remembered(stored))
+    receipts = tuple(checker.check(item.parsed) for item in stored)
+    return CheckedEvidence(receipts, context, snapshot)
+
+
+def envelopes(home: Home, approved: ApprovedPlan) -> list[Parsed[TraceEnvelope]]:
+    """The accepted envelopes of a window as its journal holds them."""
+    journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
+    collected = read_collected(approved, home.run(approved.collected_as), journal_key)
+    return [
+        Parsed(item.envelope, orjson.loads(item.envelope_bytes))
+        for item in collected.executions
+        if item.envelope is not None and item.envelope_bytes is not None
+    ]
+
+
+def remembered(stored: Iterable[StoredEvidence]) -> Verified:
+    """Which signatures are known to hold: those that were verified when the evidence was taken in."""
+    known = {(item.digest, item.spki) for item in stored}
+    return lambda evidence_digest, spki: (evidence_digest, spki) in known

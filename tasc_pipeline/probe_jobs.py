@@ -1,10 +1,11 @@
-"""Jobs that probe. Each is started by a person, or (the passive one only) requested by a schedule or a sensor.
+"""Jobs that probe. Each is started by a person, or (all but the consumptive one) requested by a schedule or a sensor.
 
 Rules:
 
 1. Dagster is no authority: the state folder's trust policy decides what may be asked, in every job.
 2. ``probe_canary`` and ``probe_consumptive`` need the effect named in the run's config, and it must be exactly the job's
-   own. Nothing has a default, and no automation requests them.
+   own. Nothing has a default. A canary that a schedule requests names its standing authorization, too, and is paid from
+   its ledger before anything is sent.
 3. A refusal ends the run as failed with our message and is never retried. A receipt that does not show the capability
    is stored, and the run fails, as the command does.
 """
@@ -23,6 +24,7 @@ from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import endpoints_view
 from tasc_pipeline.steps.probe import ProbeOptions, StoredProbe, probe_endpoint
 from tasc_pipeline.steps.probe_rounds import probe_passively
+from tasc_pipeline.steps.spending import ProbeWord
 
 
 class PassiveConfig(dg.Config):
@@ -45,12 +47,16 @@ class ActiveConfig(dg.Config):
         capability: what is to be shown.
         effect: the effect that you allow; must be exactly the job's own.
         valid_hours: how long the receipt holds.
+        authorization: id of the standing authorization, where a schedule requested the probe.
+        request: name of that request; each is probed once.
     """
 
     endpoint: str
     capability: str
     effect: str
     valid_hours: float = RECEIPT_HOURS
+    authorization: str = ""
+    request: str = ""
 
 
 @dg.op(description="Every observation that only reads, of every endpoint of a study; one signed receipt each.")
@@ -123,7 +129,15 @@ def _checked_probe(config: ActiveConfig, home: Home, effect: Effect) -> StoredPr
             field="capability",
             way_out="choose one of " + ", ".join(sorted(known)),
         )
-    options = ProbeOptions(effect, valid_hours=config.valid_hours)
+    if bool(config.authorization) != bool(config.request):
+        raise InputError(
+            "authorization and request are given together",
+            where=config.endpoint[:80],
+            field="authorization",
+            way_out="leave both out where you name the effect yourself",
+        )
+    word = ProbeWord(config.authorization, config.request) if config.authorization else None
+    options = ProbeOptions(effect, valid_hours=config.valid_hours, word=word)
     return probe_endpoint(home, study, alias, known[config.capability], options)
 
 

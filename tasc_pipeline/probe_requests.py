@@ -1,7 +1,7 @@
-"""A schedule and a sensor that *request* passive probe runs. They read files and send nothing; both are off until turned on.
+"""Schedules and a sensor that *request* probe runs. They read files and send nothing; all are off until turned on.
 
-Nothing here requests a canary or a consumptive probe: no standing authorization exists that could name effect and count,
-so a person starts those.
+A canary is requested only under a standing authorization that names the effect and a count of canary calls, and only for
+a route whose receipt is missing or soon over; the run pays from the ledger. A person starts every consumptive probe.
 """
 
 from collections.abc import Iterator
@@ -9,14 +9,17 @@ from collections.abc import Iterator
 import dagster as dg
 
 from tasc_collector.contracts.scalars import format_timestamp
+from tasc_collector.errors import TascError
+from tasc_collector.runtimes.profile import Effect
 from tasc_pipeline.home.studies import study_ids
-from tasc_pipeline.probe_jobs import PassiveConfig
+from tasc_pipeline.probe_jobs import ActiveConfig, PassiveConfig
 from tasc_pipeline.resources import StateFolder
+from tasc_pipeline.steps.canaries import WantedCanary, request_name, wanted_canaries
 from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import endpoints_view
 from tasc_pipeline.steps.probe_rounds import due_studies
 
-PASSIVE_JOB = "probe_endpoints"
+PASSIVE_JOB, CANARY_JOB = "probe_endpoints", "probe_canary"
 """By name: a sensor that holds the job makes Dagster 1.13 warn at every start."""
 
 
@@ -57,5 +60,51 @@ def receipts_run_out(state: StateFolder) -> Iterator[dg.RunRequest | dg.SkipReas
         yield request_for(study_id, f"{study_id}:{known.removeprefix('sha256:')[:32]}")
 
 
-PROBE_SCHEDULES = (passive_probes,)
+@dg.schedule(
+    name="authorized_canaries",
+    job_name=CANARY_JOB,
+    cron_schedule="47 * * * *",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Requests a canary of each conditional route whose receipt is missing or soon over, under a standing "
+    "authorization that names effect and count; so that the next hour's window finds its receipts.",
+)
+def authorized_canaries(
+    context: dg.ScheduleEvaluationContext, state: StateFolder
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One request per route that is due."""
+    home, at = state.home(), context.scheduled_execution_time
+    refusals: list[str] = []
+    requested = False
+    for study_id in study_ids(home):
+        try:
+            wanted = list(wanted_canaries(home, study_id, format_timestamp(at)))
+        except TascError as error:
+            refusals.append(str(error))
+            continue
+        for item in wanted:
+            requested = True
+            yield canary_request(item, request_name(item.alias, item.route, f"{at:%Y%m%dt%H%M}"))
+    if not requested:
+        yield dg.SkipReason("; ".join(refusals) or "every conditional route has a receipt that holds for a while")
+    elif refusals:
+        context.log.info("; ".join(refusals))
+
+
+def canary_request(item: WantedCanary, name: str) -> dg.RunRequest:
+    """A run of the canary job under a standing authorization."""
+    config = ActiveConfig(
+        endpoint=f"{item.study_id}/{item.alias}",
+        capability=item.route,
+        effect=Effect.INFERENCE_CANARY.value,
+        authorization=item.authorization_id,
+        request=name,
+    )
+    return dg.RunRequest(
+        run_key=f"{item.study_id}:{name}",
+        run_config=dg.RunConfig(ops={"send_canary": config}),
+        tags={"tasc/study": item.study_id, "tasc/effect": Effect.INFERENCE_CANARY.value},
+    )
+
+
+PROBE_SCHEDULES = (passive_probes, authorized_canaries)
 PROBE_SENSORS = (receipts_run_out,)

@@ -1,4 +1,4 @@
-"""``tasc study new``: two URLs and a file of prompts become a study."""
+"""``tasc study new | fork``: two URLs and a file of prompts become a study; a study becomes its successor."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
+from tasc_collector.errors import InputError
 from tasc_pipeline.cli.common import home, now, out
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.steps.admission import conditional_routes
+from tasc_pipeline.steps.decision_answers import read_answers
+from tasc_pipeline.steps.fork_study import fork_study
 from tasc_pipeline.steps.new_study import NewStudy, Server, StudyOutcome, new_study
 
 
@@ -18,6 +22,7 @@ def register(app: typer.Typer) -> None:
     """Add the group."""
     group = typer.Typer(no_args_is_help=True, help="Studies: what is compared with what.")
     group.command("new")(new)
+    group.command("fork")(fork)
     app.add_typer(group, name="study")
 
 
@@ -44,9 +49,20 @@ def new(
     candidate_build: Annotated[str | None, typer.Option()] = None,
     candidate_model: Annotated[str | None, typer.Option()] = None,
     candidate_secret: Annotated[str | None, typer.Option()] = None,
+    decision: Annotated[
+        bool, typer.Option("--decision", help="A decision study: protocol, policies, gates, external scores.")
+    ] = False,
+    answers: Annotated[Path | None, typer.Option(help="TOML file with what a decision study asks.")] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="One answer; wins over the file; may be repeated.")
+    ] = None,
 ) -> None:
-    """Write a comparison study. Only passive requests are made."""
+    """Write a study: a comparison, or with --decision a decision study. Only passive requests are made."""
     found = home()
+    if not decision and (answers is not None or answer):
+        raise InputError(
+            "a comparison asks nothing", where="tasc study new", field="--answers", way_out="add --decision"
+        )
     wanted = NewStudy(
         study_id=study,
         owner=owner or getpass.getuser(),
@@ -62,19 +78,42 @@ def new(
         maximum_output_tokens=max_tokens,
         margin=margin,
         overlap=overlap,
+        answers=read_answers(answers, answer or ()) if decision else None,
     )
     print_study(new_study(found, wanted, now()))
     needed = conditional_routes(found, load_study(found, study))
     console = out()
     for profile_id, command in needed.items():
         console.print(f"{profile_id}: this route is conditional; admit it with: {command}", markup=False)
-    console.print(f"next: tasc seal {study}", markup=False)
+    console.print(f"next: {'tasc controller show' if decision else 'tasc seal'} {study}", markup=False)
+
+
+def fork(
+    study: Annotated[str, typer.Argument(help="Id of the study that the new one goes on from.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="What changes, such as champion.build=0.33.0; may be repeated."
+        ),
+    ] = None,
+    successor: Annotated[
+        str | None, typer.Option("--study", help="Id of the successor; numbered if not given.")
+    ] = None,
+) -> None:
+    """Write the successor of a study: the same but for what --set names. Nothing is asked of any server."""
+    found = home()
+    outcome = fork_study(found, study, set_ or (), now(), successor=successor)
+    table = Table("changed", "before", "after")
+    for change in outcome.fork.changes:
+        table.add_row(change.field, change.before or "", change.after or "")
+    console = out()
+    console.print(table)
+    console.print(f"written: {outcome.folder}", markup=False)
+    console.print(f"next: tasc seal {outcome.fork.study_id}", markup=False)
 
 
 def print_study(outcome: StudyOutcome) -> None:
     """What was found out about each server, and what the study may cost."""
-    from rich.table import Table
-
     table = Table("profile", "runtime", "build", "model", "revision")
     for profile_id, found in outcome.found:
         values = (found.runtime, found.build, found.model_id, found.model_revision)
@@ -83,11 +122,11 @@ def print_study(outcome: StudyOutcome) -> None:
         )
     console = out()
     console.print(table)
-    study, comparison = outcome.study, outcome.comparison
-    calls = outcome.cases * comparison.replicates * len(comparison.profiles)
+    study, calls = outcome.study, outcome.calls
+    target = study.targets[0]
     console.print(
-        f"{outcome.cases} cases x {comparison.replicates} replicates x {len(comparison.profiles)} profiles = {calls} calls, "
-        f"at most {calls * comparison.maximum_output_tokens} output tokens, route {study.targets[0].route} ({study.targets[0].framing})",
+        f"{outcome.cases} cases x {outcome.replicates} replicates x {len(outcome.found)} profiles = {calls} calls, "
+        f"at most {calls * study.generation.maximum_output_tokens} output tokens, route {target.route} ({target.framing})",
         markup=False,
     )
     console.print(f"written: {outcome.folder}", markup=False)

@@ -10,13 +10,20 @@ from tasc_collector.contracts.comparison import Comparison
 from tasc_collector.contracts.descriptor import EndpointDescriptor, endpoint_binding
 from tasc_collector.contracts.network_extension import NetworkExtension
 from tasc_collector.contracts.operations import AnalysisPlan, CostModel
+from tasc_collector.contracts.policy import PolicyBundle
 from tasc_collector.contracts.protocol import ExperimentProtocol
-from tasc_collector.contracts.study import EndpointFile, Study, StudyTarget
+from tasc_collector.contracts.study import EndpointFile, Study, StudyFork, StudyTarget
 from tasc_collector.contracts.trust_policy import CollectorTrustPolicy
-from tasc_collector.errors import InputError
+from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
+from tasc_collector.errors import InputError, TascError
 from tasc_collector.wire.records import read_record_file
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.toml_records import read_toml
+
+POLICIES = "policies"
+"""Folder of a decision study's policy bundles: the control and every candidate policy of the protocol's space."""
+FORK = "fork.json"
+"""What a successor changed, and of which study."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,12 @@ class LoadedStudy:
     cost_model: Parsed[CostModel] | None
     descriptors: dict[str, str] = field(default_factory=dict)
     """Digest of the orchestration descriptor by profile id, for endpoints that have one."""
+    policies: dict[str, PolicyBundle] = field(default_factory=dict)
+    """Policy bundles of a decision study by their digest."""
+    evaluator_trust: Parsed[EvaluatorTrustSnapshot] | None = None
+    """Which evaluator keys a decision study trusts."""
+    fork: StudyFork | None = None
+    """Set where the study is a successor of another."""
 
     def descriptor_digest(self, profile_id: str) -> str | None:
         """Digest of the orchestration descriptor of a profile's endpoint, if it has one."""
@@ -80,6 +93,19 @@ def study_ids(home: Home) -> list[str]:
     )
 
 
+def studies_naming(home: Home, key_id: str) -> list[str]:
+    """Ids of the readable studies whose dispatch or collector key has this id."""
+    found = []
+    for study_id in study_ids(home):
+        try:
+            rules = load_study(home, study_id).rules
+        except TascError:
+            continue  # whoever uses that study is told what is wrong with it
+        if key_id in (rules.dispatch_authority.key_id, rules.collector_authority.key_id):
+            found.append(study_id)
+    return found
+
+
 def load_study(home: Home, study_id: str) -> LoadedStudy:
     """Read a study.
 
@@ -118,6 +144,11 @@ def load_study(home: Home, study_id: str) -> LoadedStudy:
         else read_record_file(NetworkExtension, folder / study.network_extension),
         None if study.analysis_plan is None else read_record_file(AnalysisPlan, folder / study.analysis_plan),
         None if study.cost_model is None else read_record_file(CostModel, folder / study.cost_model),
+        policies=_policies(folder / POLICIES),
+        evaluator_trust=None
+        if study.evaluator_trust is None
+        else read_record_file(EvaluatorTrustSnapshot, folder / study.evaluator_trust),
+        fork=read_record_file(StudyFork, folder / FORK).record if (folder / FORK).is_file() else None,
     )
     if loaded.rules.study_id != study_id:
         raise InputError(
@@ -137,6 +168,12 @@ def load_study(home: Home, study_id: str) -> LoadedStudy:
     for target in study.targets:
         _load_endpoint(loaded, target)
     return loaded
+
+
+def _policies(folder: Path) -> dict[str, PolicyBundle]:
+    files = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    found = [read_record_file(PolicyBundle, path).record for path in files]
+    return {policy.policy_digest: policy for policy in found}
 
 
 def _load_endpoint(loaded: LoadedStudy, target: StudyTarget) -> None:

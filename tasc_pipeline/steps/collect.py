@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tasc_collector.contracts.collection import OpenLoad
 from tasc_collector.contracts.instance import RuntimeInstance
-from tasc_collector.errors import DigestMismatch, InputError
+from tasc_collector.contracts.scalars import format_timestamp, timestamp_ms, timestamp_of_ms
+from tasc_collector.errors import InputError
 from tasc_collector.identity import PayloadKey
 from tasc_collector.invocation.admission import CapabilityAdmission
 from tasc_collector.invocation.prepare import CallTarget
+from tasc_collector.journal import is_sealed
 from tasc_collector.runtimes.profile import Framing, Route
 from tasc_collector.secrets import process_secrets
 from tasc_collector.shadow.arrivals import read_arrivals
@@ -20,17 +23,20 @@ from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.envelopes import EnvelopeTerms
 from tasc_collector.shadow.progress import Snapshot
 from tasc_collector.shadow.runner import RunResult, run_blocking
-from tasc_collector.transport.clock import SystemClock
-from tasc_pipeline.home import keys
+from tasc_collector.transport.clock import Clock, SystemClock
+from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.steps.admission import admission, endpoint_profile
+from tasc_pipeline.steps.approved import ApprovedPlan, LoadedReceipts, load_approved, verify_receipts
 from tasc_pipeline.steps.collected import read_collected
 from tasc_pipeline.steps.metrics import read_scrapes, sampling
-from tasc_pipeline.steps.plan import ApprovedPlan, LoadedReceipts, load_approved, study_cases, verify_receipts
+from tasc_pipeline.steps.plan import purpose_cases
 from tasc_pipeline.steps.sampling import maxima, read_device_snapshots, sampling_devices
+from tasc_pipeline.steps.spending import window_reserved
 from tasc_pipeline.steps.subjects import authentication_of
-from tasc_pipeline.steps.watch import both
+from tasc_pipeline.steps.watch import both, counted
 from tasc_pipeline.warehouse.database import build_views
+from tasc_pipeline.warehouse.metric_rows import metric_histograms_table
 from tasc_pipeline.warehouse.publish import ManifestSigner
 from tasc_pipeline.warehouse.publish import publish as publish_table
 from tasc_pipeline.warehouse.record_rows import device_samples_table, metric_samples_table, receipts_table
@@ -43,7 +49,13 @@ TERMINAL_EVERY_S = 1.0
 
 
 def collect(
-    home: Home, window_key: str, *, show: Callable[[Snapshot], None], show_every_s: float = 1.0, send: bool = True
+    home: Home,
+    window_key: str,
+    *,
+    show: Callable[[Snapshot], None],
+    show_every_s: float = 1.0,
+    send: bool = True,
+    clock: Clock | None = None,
 ) -> RunResult:
     """Collect an approved window, or finish it where an earlier run left off.
 
@@ -53,18 +65,26 @@ def collect(
         show: progress.
         show_every_s: seconds between two calls of ``show``.
         send: False to settle without sending; the case file is then not read.
+        clock: both clocks; the system's if None.
 
     Raises:
-        InputError: a record, signature, pin, case or bound refuses; nothing was sent.
+        InputError: a record, signature, pin, case, ceiling or bound refuses; nothing was sent.
         JournalError: the journal is locked, corrupt, full or failed.
     """
     approved = load_approved(home, window_key)
-    cases = study_cases(approved.study) if send else ()
-    context = run_context(home, approved, cases)
+    send = send and not approved.is_revision
+    cases = purpose_cases(approved.study, approved.plan.record.purpose) if send else ()
+    context = run_context(home, approved, cases, clock)
+    if not is_sealed(context.folder):
+        signers.require_authorities(approved.ring, approved.study, timestamp_of_ms(context.wall_ms()))
     show, show_every_s = both(show, show_every_s, TERMINAL_EVERY_S)
-    if not send:
+    if not send:  # nothing is sent under a revision: its run is that of revision 1, which is closed
         return run_blocking(context, show=show, show_every_s=show_every_s, send=False)
-    with sampling(home, approved) as scrapes, sampling_devices(home, approved) as devices:
+    with (
+        _paid(home, context, approved),
+        sampling(home, approved) as scrapes,
+        sampling_devices(home, approved) as devices,
+    ):
         result = run_blocking(context, show=show, show_every_s=show_every_s)
         if result.sent_calls == 0:
             # samples go with calls; without any, running again must leave the same bytes
@@ -73,7 +93,15 @@ def collect(
         return result
 
 
-def run_context(home: Home, approved: ApprovedPlan, cases: tuple[Case, ...]) -> RunContext:
+def _paid(home: Home, context: RunContext, approved: ApprovedPlan) -> AbstractContextManager[None]:
+    """The reservation that covers what may still be sent; nothing where nothing can be."""
+    over = context.wall_ms() >= timestamp_ms(context.declaration.event_time_end_exclusive)
+    if over or is_sealed(context.folder):
+        return nullcontext()
+    return window_reserved(home, approved, timestamp_of_ms(context.wall_ms()))
+
+
+def run_context(home: Home, approved: ApprovedPlan, cases: tuple[Case, ...], clock: Clock | None = None) -> RunContext:
     """Everything a run works with; keys are read here."""
     study, plan = approved.study.study, approved.plan.record
     payload = payload_key(home, approved)
@@ -87,7 +115,7 @@ def run_context(home: Home, approved: ApprovedPlan, cases: tuple[Case, ...]) -> 
         folder=home.run(plan.window_key),
         journal_key=keys.hmac_key(home, study.keys.journal_hmac),
         secrets=process_secrets(home.keys),
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         arrivals=_arrivals(approved) if cases else None,
     )
 
@@ -118,24 +146,11 @@ def payload_key(home: Home, approved: ApprovedPlan) -> PayloadKey:
 
 def _terms(home: Home, approved: ApprovedPlan, payload: PayloadKey) -> EnvelopeTerms:
     study, rules, plan = approved.study.study, approved.study.rules, approved.plan.record
-    dispatch, collector = (
-        keys.signing_key(home, study.keys.dispatch_signing),
-        keys.signing_key(home, study.keys.collector_signing),
-    )
-    for name, key, authority in (
-        ("dispatch", dispatch, rules.dispatch_authority),
-        ("collector", collector, rules.collector_authority),
-    ):
-        if key.public_key.spki != authority.public_key_spki:
-            raise DigestMismatch(
-                f"the {name} key is not the one that the study names",
-                where=study.study_id,
-                field=f"{name}Authority",
-                way_out="restore the key, or make a new study: tasc study new",
-            )
+    dispatch = keys.authority_key(home, study.keys.dispatch_signing, rules.dispatch_authority)
+    collector = keys.authority_key(home, study.keys.collector_signing, rules.collector_authority)
     return EnvelopeTerms(
         plan=plan,
-        declaration=approved.declaration.record,
+        declaration=approved.collected_under,
         bound_plan_digest=_bound_plan(approved),
         route_signal=getattr(rules, "route_signal", None),
         payload_key=payload,
@@ -182,7 +197,7 @@ def _call(home: Home, approved: ApprovedPlan, profile_id: str, receipts: LoadedR
 ASSET_TABLES: Mapping[str, tuple[str, ...]] = {
     "accepted_traces": ("traces", "attempts", "token_events", "envelopes"),
     "device_snapshots": ("device_samples",),
-    "metric_samples": ("metric_samples",),
+    "metric_samples": ("metric_samples", "metric_histograms"),
 }
 """Which tables an asset's materialization writes."""
 
@@ -204,22 +219,26 @@ def publish(home: Home, window_key: str) -> Publication:
     """Derive the window's Parquet from its journal; the same journal gives the same bytes."""
     approved = load_approved(home, window_key)
     collected = read_collected(
-        approved, home.run(window_key), keys.hmac_key(home, approved.study.study.keys.journal_hmac)
+        approved, home.run(approved.collected_as), keys.hmac_key(home, approved.study.study.keys.journal_hmac)
     )
     signer = manifest_signer(home, approved)
     executions = collected.executions
-    snapshots = read_device_snapshots(home, window_key, approved.ring)
+    snapshots = read_device_snapshots(home, approved.collected_as, approved.ring)
+    scrapes = read_scrapes(home, approved.collected_as, approved.ring)
     rows = {
         "traces": traces_table(executions),
         "attempts": attempts_table(executions),
         "token_events": token_events_table(executions),
         "envelopes": envelopes_table(executions),
         "device_samples": device_samples_table(window_key, snapshots),
-        "metric_samples": metric_samples_table(window_key, read_scrapes(home, window_key, approved.ring)),
+        "metric_samples": metric_samples_table(window_key, scrapes),
+        "metric_histograms": metric_histograms_table(window_key, scrapes),
         "receipts": receipts_table(window_key, verify_receipts(home, approved.ring, approved.plan.record).every),
     }
-    parts = {
-        name: publish_table(
+    parts = {}
+    tell = counted(f"publishing {len(executions)} executions, tables", len(rows) + 1)
+    for name, table in rows.items():
+        parts[name] = publish_table(
             home.warehouse,
             name,
             window_key,
@@ -228,9 +247,9 @@ def publish(home: Home, window_key: str) -> Publication:
             clock=utc_now,
             source_digest=collected.trace_set_digest,
         )
-        for name, table in rows.items()
-    }
+        tell(1)
     build_views(home.root, clock=utc_now, keys=keys.collector_keys(home))
+    tell(1)
     return Publication(
         {name: part.sha256 for name, part in parts.items()},
         {name: part.rows for name, part in parts.items()},
@@ -239,11 +258,9 @@ def publish(home: Home, window_key: str) -> Publication:
 
 
 def manifest_signer(home: Home, approved: ApprovedPlan) -> ManifestSigner:
-    """The collector key, for part manifests."""
-    return ManifestSigner(
-        keys.signing_key(home, approved.study.study.keys.collector_signing),
-        approved.study.rules.collector_authority.key_id,
-    )
+    """The collector key that is valid now, for part manifests."""
+    found = signers.collector(home, approved.ring, approved.study.study, format_timestamp(utc_now()))
+    return ManifestSigner(found.key, found.key_id)
 
 
 def utc_now() -> datetime:

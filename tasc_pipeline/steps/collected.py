@@ -1,13 +1,19 @@
-"""What a window's journal says about every planned execution, as the rows of the warehouse want it."""
+"""What a window's journal says about every planned execution, as the rows of the warehouse want it.
+
+A window may have a hundred thousand executions. What stays in memory of each is what the journal holds of it, as bytes; the
+``Execution`` with its parsed records is made at each pass over them and dropped again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
-from tasc_collector.canonical import canonical_bytes
+import orjson
+
+from tasc_collector.contracts.base import Record
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.fault import CollectorFault
 from tasc_collector.contracts.sets import trace_set_digest
@@ -17,15 +23,18 @@ from tasc_collector.journal import JournalBinding, JournalRecord, RecordKind, sc
 from tasc_collector.shadow.executions import PlannedPair, planned_pairs
 from tasc_collector.shadow.keys import ExecutionKey
 from tasc_collector.shadow.ledger import Ledger, is_warm_up
-from tasc_pipeline.steps.plan import ApprovedPlan
+from tasc_pipeline.steps.approved import ApprovedPlan
 from tasc_pipeline.warehouse.rows import Execution, TargetFacts
+
+_WRAPPED = (b'{"trace":', b"}")
+"""What stands around the canonical envelope in the body of its record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
     """The final executions of a window."""
 
-    executions: tuple[Execution, ...]
+    executions: Executions
     trace_digests: tuple[str, ...]
     pending: int
     """Planned executions that are not final."""
@@ -36,11 +45,132 @@ class Collected:
         return trace_set_digest(self.trace_digests)
 
 
+class _Held(NamedTuple):
+    """What is kept of one execution: an envelope with its timeline, or a fault, as bytes of JSON."""
+
+    pair: PlannedPair
+    profile_id: str
+    envelope: bytes | None
+    trace_digest: str | None
+    timed: bytes | None
+    fault: bytes | None
+
+
+R = TypeVar("R", bound=Record)
+
+
+class _Read(Protocol):
+    """How bytes become a record."""
+
+    def __call__(self, kind: type[R], data: bytes, /) -> R: ...
+
+
+def _strictly(kind: type[R], data: bytes) -> R:
+    return kind.from_value(orjson.loads(data), where="journal").record
+
+
+def _again(kind: type[R], data: bytes) -> R:
+    return kind.read_own(data, where="journal")
+
+
+class Executions(Sequence[Execution]):
+    """The final executions of a window in the plan's order; each is made when it is asked for.
+
+    Args:
+        approved: the window's plan.
+    """
+
+    def __init__(self, approved: ApprovedPlan) -> None:
+        plan = approved.plan.record
+        self._held: list[_Held] = []
+        self._entries = {entry.case_id: entry for entry in approved.case_set.entries}
+        self._facts = {target.profile_id: TargetFacts.of(target) for target in plan.targets}
+        self._window_key, self._study_id = approved.window_key, plan.study_id
+
+    def add(self, held: _Held) -> Execution:
+        """Keep one more; returns it, read strictly, so that a record that breaks a rule is found now.
+
+        Raises:
+            InputError: a record breaks its schema.
+        """
+        made = self._made(held, _strictly)
+        self._held.append(held)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Execution]:
+        return map(self._made, self._held)
+
+    @overload
+    def __getitem__(self, index: int) -> Execution: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Execution]: ...
+    def __getitem__(self, index: int | slice) -> Execution | list[Execution]:
+        if isinstance(index, slice):
+            return list(map(self._made, self._held[index]))
+        return self._made(self._held[index])
+
+    def _made(self, held: _Held, read: _Read = _again) -> Execution:
+        pair, entry = held.pair, self._entries[held.pair.case_id]
+        common: dict[str, Any] = {  # Any: arguments of Execution
+            "window_key": self._window_key,
+            "study_id": self._study_id,
+            "target": self._facts[held.profile_id],
+            "case_id": pair.case_id,
+            "group_id": pair.group_id,
+            "replicate": pair.replicate_index,
+            "replicate_id": pair.replicate_id,
+            "length_bucket": entry.length_bucket,
+            "slices": entry.slices,
+            "weight": entry.weight,
+            "input_token_estimate": entry.input_token_estimate,
+        }
+        if held.fault is not None:
+            fault = read(CollectorFault, held.fault)
+            if fault.replicate_index != pair.replicate_index:
+                raise _corrupt("a fault names another replicate than the plan")
+            return Execution(**common, trace_id=fault.trace_id, fault=fault)
+        envelope = read(TraceEnvelope, held.envelope or b"{}")
+        if (envelope.case_id, envelope.replicate_id, envelope.profile_id) != (
+            pair.case_id,
+            pair.replicate_id,
+            held.profile_id,
+        ):
+            raise _corrupt("an envelope names another execution than its intent")
+        return Execution(
+            **common,
+            trace_id=envelope.trace_id,
+            envelope=envelope,
+            envelope_bytes=held.envelope,
+            trace_digest=held.trace_digest,
+            timeline=_timeline(envelope, held, read),
+        )
+
+
+def _timeline(envelope: TraceEnvelope, held: _Held, read: _Read) -> TraceTimeline | None:
+    """The timeline of the last attempt, where it has one."""
+    if held.timed is None:
+        return None
+    attempt_id, draft = orjson.loads(held.timed)
+    if attempt_id != envelope.attempts[-1].attempt_id:
+        return None
+    own = {
+        "version": "tasc-trace-timeline-v1",
+        "traceId": envelope.trace_id,
+        "traceDigest": held.trace_digest,
+        "attemptId": attempt_id,
+    }
+    return read(TraceTimeline, orjson.dumps({**own, **draft}))
+
+
 def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> Collected:
     """Read the journal once and pair it with the plan.
 
     Raises:
         JournalCorrupt: a byte is wrong, or records fit no order of the runner.
+        InputError: a record breaks its schema.
     """
     plan = approved.plan.record
     binding = JournalBinding(
@@ -48,90 +178,53 @@ def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> 
     )
     bodies = _Bodies()
     bodies.read(scan(folder, binding, journal_key))
-    entries = {entry.case_id: entry for entry in approved.case_set.entries}
-    facts = {target.profile_id: TargetFacts.of(target) for target in plan.targets}
-    executions: list[Execution] = []
-    digests: list[str] = []
-    pending = 0
-    for pair in planned_pairs(plan, approved.declaration.record, approved.case_set):
-        entry = entries[pair.case_id]
+    executions, digests, pending = Executions(approved), [], 0
+    for pair in planned_pairs(plan, approved.collected_under, approved.case_set):
         for key in pair.executions():
-            common = {
-                "window_key": plan.window_key,
-                "study_id": plan.study_id,
-                "target": facts[key.profile_id],
-                "case_id": pair.case_id,
-                "group_id": pair.group_id,
-                "replicate": pair.replicate_index,
-                "replicate_id": pair.replicate_id,
-                "length_bucket": entry.length_bucket,
-                "slices": entry.slices,
-                "weight": entry.weight,
-                "input_token_estimate": entry.input_token_estimate,
-            }
-            envelope = bodies.accepted.get(key)
-            if envelope is not None:
-                execution = _accepted(common, envelope, bodies.timelines.get(envelope["traceId"]))
-                digests.append(execution.trace_digest or "")
-                executions.append(execution)
-            elif (fault := bodies.faults.get(key)) is not None:
-                executions.append(_faulted(common, pair, fault))
-            else:
+            held = bodies.of(key, pair)
+            if held is None:
                 pending += 1
-    return Collected(tuple(executions), tuple(digests), pending)
+            elif executions.add(held).trace_digest is not None:
+                digests.append(held.trace_digest or "")
+    return Collected(executions, tuple(digests), pending)
 
 
 class _Bodies:
     """The bodies that rows need, by execution; the fold of the ledger checks their order."""
 
     def __init__(self) -> None:
-        self.accepted: dict[ExecutionKey, dict[str, Any]] = {}  # Any: envelopes as JSON
-        self.timelines: dict[str, tuple[str, dict[str, Any]]] = {}  # Any: timeline drafts as JSON
-        self.faults: dict[ExecutionKey, dict[str, Any]] = {}  # Any: faults as JSON
+        self._accepted: dict[ExecutionKey, tuple[str, bytes]] = {}
+        self._timed: dict[str, bytes] = {}
+        self._faults: dict[ExecutionKey, bytes] = {}
+
+    def of(self, key: ExecutionKey, pair: PlannedPair) -> _Held | None:
+        """What the journal holds of one execution; None where it is not final."""
+        trace_id, envelope = self._accepted.pop(key, ("", None))
+        if envelope is not None:
+            digest = TraceEnvelope.digest_of(orjson.loads(envelope))
+            return _Held(pair, key.profile_id, envelope, digest, self._timed.pop(trace_id, None), None)
+        fault = self._faults.pop(key, None)
+        return None if fault is None else _Held(pair, key.profile_id, None, None, None, fault)
 
     def read(self, records: Iterable[JournalRecord]) -> None:
         ledger = Ledger()
         for record in records:
             ledger.apply(record)
-            body: dict[str, Any] = record.body  # Any: JSON of our own runner, MAC verified
             if record.kind is RecordKind.ACCEPTED:
-                trace = body["trace"]
-                self.accepted[ExecutionKey(trace["caseId"], trace["replicateId"], trace["profileId"])] = trace
-            elif record.kind is RecordKind.OUTCOME and not is_warm_up(record.trace_id) and body["timeline"] is not None:
-                self.timelines[record.trace_id] = (body["attempt"]["attemptId"], body["timeline"])
+                before, after = _WRAPPED
+                if not record.body_bytes.startswith(before):
+                    raise _corrupt("an accepted record holds no trace")
+                key = ledger.by_trace[record.trace_id].key
+                self._accepted[key] = record.trace_id, record.body_bytes[len(before) : -len(after)]
+            elif record.kind is RecordKind.OUTCOME and not is_warm_up(record.trace_id):
+                body: dict[str, Any] = record.body  # Any: JSON of our own runner, MAC verified
+                if body["timeline"] is not None:
+                    self._timed[record.trace_id] = orjson.dumps((body["attempt"]["attemptId"], body["timeline"]))
             elif record.kind is RecordKind.FAULT:
-                self.faults[ExecutionKey(body["caseId"], body["replicateId"], body["profileId"])] = body
+                fault: dict[str, Any] = record.body  # Any: the same
+                key = ExecutionKey(fault["caseId"], fault["replicateId"], fault["profileId"])
+                self._faults[key] = record.body_bytes
 
 
-def _accepted(
-    common: dict[str, Any], value: dict[str, Any], timed: tuple[str, dict[str, Any]] | None
-) -> Execution:  # Any: JSON objects
-    envelope = TraceEnvelope.from_value(value, where="journal").record
-    trace_digest = TraceEnvelope.digest_of(value)
-    timeline = None
-    if timed is not None and timed[0] == envelope.attempts[-1].attempt_id:
-        draft = {
-            "version": "tasc-trace-timeline-v1",
-            "traceId": envelope.trace_id,
-            "traceDigest": trace_digest,
-            "attemptId": timed[0],
-            **timed[1],
-        }
-        timeline = TraceTimeline.from_value(draft, where="journal").record
-    return Execution(
-        **common,
-        trace_id=envelope.trace_id,
-        envelope=envelope,
-        envelope_bytes=canonical_bytes(value),
-        trace_digest=trace_digest,
-        timeline=timeline,
-    )
-
-
-def _faulted(common: dict[str, Any], pair: PlannedPair, value: dict[str, Any]) -> Execution:  # Any: JSON objects
-    fault = CollectorFault.from_value(value, where="journal").record
-    if fault.replicate_index != pair.replicate_index:
-        raise JournalCorrupt(
-            "a fault names another replicate than the plan", where="journal", way_out="compare the folder with a backup"
-        )
-    return Execution(**common, trace_id=fault.trace_id, fault=fault)
+def _corrupt(what: str) -> JournalCorrupt:
+    return JournalCorrupt(what, where="journal", way_out="compare the folder with a backup")

@@ -1,68 +1,56 @@
 """A newcomer's study: two URLs and a file of prompts become a folder of small files that a person reads and keeps in git.
 
 Only passive requests are made. Every value is marked observed, declared or unknown; every digest is computed; nothing is
-invented. What the wire cannot tell and nobody declared stays ``unknown`` in the files, visibly.
+invented. What the wire cannot tell and nobody declared stays ``unknown`` in the files, visibly. A decision study needs
+answers that no server gives (``decision_answers``); everything is checked before the first file is written.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
-from tasc_collector.canonical import digest
 from tasc_collector.contracts.authority import AuthorityKey
-from tasc_collector.contracts.collection import ClosedLoad, GenerationRule
+from tasc_collector.contracts.base import Record
 from tasc_collector.contracts.comparison import Comparison, ComparisonRule, Margins
-from tasc_collector.contracts.execution_profile import (
-    ExecutionProfile,
-    Hardware,
-    NamedBuild,
-    Orchestration,
-    Quantization,
-    Revision,
-)
-from tasc_collector.contracts.http_limits import HttpLimits
-from tasc_collector.contracts.instance import BackendBuild, ModelRevision, RuntimeBuild
+from tasc_collector.contracts.decision_answers import DecisionAnswers
+from tasc_collector.contracts.membership import MembershipRule
 from tasc_collector.contracts.operations import KeyRing
-from tasc_collector.contracts.protocol import CostUnavailable, EndpointRequirement, MembershipRule, ShadowCollection
+from tasc_collector.contracts.protocol import CostUnavailable, ExperimentProtocol
 from tasc_collector.contracts.scalars import format_timestamp
-from tasc_collector.contracts.study import EndpointFile, Study, StudyKeys, StudyTarget, StudyWindow
-from tasc_collector.contracts.trust_policy import CollectorTrustPolicy, TrustedEndpoint, TrustedRoute
+from tasc_collector.contracts.study import EndpointFile, Study
+from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
 from tasc_collector.errors import InputError
-from tasc_collector.probes.discovery import Discovered, discover
-from tasc_collector.runtimes.profile import Capability, CapabilityState, Effect, Framing, Route, RuntimeProfile
+from tasc_collector.probes.discovery import Discovered
 from tasc_collector.shadow.cases import Case, CaseFormat, guess_format, read_cases
-from tasc_collector.transport.clock import SystemClock
+from tasc_collector.wire.records import read_record_file
 from tasc_pipeline.home import keys
-from tasc_pipeline.home.builds import home_profile
-from tasc_pipeline.home.files import make_folder, write_file
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.home.toml_records import dump_toml
+from tasc_pipeline.steps.new_decision import Common, decision_records, protocol_of
+from tasc_pipeline.steps.study_parts import (
+    EVALUATOR_TRUST,
+    Shape,
+    StudyFiles,
+    ceilings,
+    profile_of,
+    requirements,
+    study_record,
+)
+from tasc_pipeline.steps.study_servers import (
+    Server,
+    discovered,
+    endpoint_file,
+    known_profile,
+    shared_route,
+    trust_policy,
+)
 
-UNKNOWN = "unknown"
+__all__ = ["NewStudy", "Server", "StudyOutcome", "new_study"]
+
 LIFE = timedelta(days=90)
-"""A comparison is good for a quarter; then it is forked."""
-ATTEMPT_TIMEOUT_MS = 60_000
-MAXIMUM_ATTEMPTS = 2
-RESPONSE_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """One server as the user named it; None where he did not say."""
-
-    url: str
-    runtime: str | None = None
-    build: str | None = None
-    model: str | None = None
-    secret: str | None = None
-    configuration_digest: str | None = None
-    """From a launch plan, where our own compute package launched it."""
+"""A study is good for a quarter; then it is forked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +72,8 @@ class NewStudy:
     overlap: bool = False
     warm_up: int = 2
     seed: int | None = 1
+    answers: DecisionAnswers | None = None
+    """Of a decision study; None for a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +82,21 @@ class StudyOutcome:
 
     folder: Path
     study: Study
-    comparison: Comparison
+    rules: Comparison | ExperimentProtocol
     found: tuple[tuple[str, Discovered], ...]
     """Profile id and what was found out about its server."""
     cases: int
+    replicates: int
+    """Most replicates of a case."""
+
+    @property
+    def calls(self) -> int:
+        """Calls of a window at most, without warm-up."""
+        return self.rules.shadow_collection.maximum_logical_executions
 
 
 def new_study(home: Home, wanted: NewStudy, now: datetime) -> StudyOutcome:
-    """Write a comparison study.
+    """Write a study of either kind.
 
     Args:
         home: the state folder.
@@ -107,7 +104,8 @@ def new_study(home: Home, wanted: NewStudy, now: datetime) -> StudyOutcome:
         now: the wall clock.
 
     Raises:
-        InputError: a server cannot be recognised, a case file breaks a rule, or the study exists; nothing was written.
+        InputError: a server cannot be recognised, a case file or an answer breaks a rule, or the study exists; nothing
+            was written.
     """
     folder = home.study(wanted.study_id)
     if folder.exists():
@@ -116,31 +114,61 @@ def new_study(home: Home, wanted: NewStudy, now: datetime) -> StudyOutcome:
             where=str(folder),
             way_out=f"choose another --study, or use it: tasc seal {wanted.study_id}",
         )
+    trust = _trust(wanted.answers)
     form, cases = _cases(wanted)
     servers = (wanted.champion, *wanted.candidates)
-    found = [asyncio.run(_discover(server)) for server in servers]
-    profiles = [_known_profile(home, server, item) for server, item in zip(servers, found, strict=True)]
-    route, framing = _route(wanted, profiles, cases)
+    found = [asyncio.run(discovered(server)) for server in servers]
+    runtimes = [known_profile(home, server, item) for server, item in zip(servers, found, strict=True)]
+    route, framing = shared_route(runtimes, cases, route=wanted.route, stream=wanted.stream)
     roles = [
         "champion",
         *(("candidate" if len(servers) == 2 else f"candidate-{index}") for index in range(1, len(servers))),
     ]
-    ids = [f"{role}-{profile.runtime}" for role, profile in zip(roles, profiles, strict=True)]
+    ids = [f"{role}-{profile.runtime}" for role, profile in zip(roles, runtimes, strict=True)]
     endpoints = [
-        _endpoint(role, server, item, profile)
-        for role, server, item, profile in zip(roles, servers, found, profiles, strict=True)
+        endpoint_file(role, server, item, profile)
+        for role, server, item, profile in zip(roles, servers, found, runtimes, strict=True)
     ]
-    policy = _policy(endpoints, profiles, route, framing)
-    ring = keys.read_ring(home)
-    comparison = _comparison(wanted, ring, ids, endpoints, policy, len(cases), now)
-    study = _study(wanted, form, ids, endpoints, route, framing, len(cases))
-    make_folder(folder / "endpoints")
-    for endpoint in endpoints:
-        write_file(folder / f"endpoints/{endpoint.alias}.toml", dump_toml(endpoint, _ENDPOINT_COMMENTS))
-    write_file(folder / study.trust_policy, policy.canonical() + b"\n")
-    write_file(folder / study.protocol, comparison.canonical() + b"\n")
-    write_file(folder / "study.toml", dump_toml(study, _STUDY_COMMENTS))
-    return StudyOutcome(folder, study, comparison, tuple(zip(ids, found, strict=True)), len(cases))
+    shape = Shape(
+        cases=len(cases),
+        replicates=max(case.replicates for case in cases),
+        concurrency=wanted.concurrency,
+        maximum_output_tokens=wanted.maximum_output_tokens,
+        overlap=wanted.overlap,
+        warm_up=wanted.warm_up,
+        seed=wanted.seed,
+        route=route,
+        framing=framing,
+    )
+    common = _common(wanted, shape, keys.read_ring(home), ids, endpoints, now)
+    rules, records = _rules(wanted, common, trust)
+    study = study_record(
+        rules,
+        shape,
+        endpoints,
+        cases=wanted.prompts,
+        cases_format=form,
+        window_class="observation" if wanted.answers is None else wanted.answers.window_class,
+    )
+    policy = trust_policy(endpoints, runtimes, route, framing)
+    StudyFiles(study, rules, policy, endpoints, records, answers=_kept(wanted.answers)).write(folder)
+    return StudyOutcome(
+        folder, study, rules, tuple(zip(ids, found, strict=True)), len(cases), replicates=shape.replicates
+    )
+
+
+def _trust(answers: DecisionAnswers | None) -> EvaluatorTrustSnapshot | None:
+    if answers is None:
+        return None
+    return read_record_file(EvaluatorTrustSnapshot, Path(answers.evaluator.trust_file)).record
+
+
+def _kept(answers: DecisionAnswers | None) -> DecisionAnswers | None:
+    """The answers as the study keeps them; the trust snapshot is then the copy beside them."""
+    if answers is None:
+        return None
+    evaluator = answers.evaluator.model_copy(update={"trust_file": EVALUATOR_TRUST})
+    return answers.model_copy(update={"evaluator": evaluator})
 
 
 def _cases(wanted: NewStudy) -> tuple[CaseFormat, tuple[Case, ...]]:
@@ -155,153 +183,56 @@ def _cases(wanted: NewStudy) -> tuple[CaseFormat, tuple[Case, ...]]:
     with path.open("rb") as lines:
         first = next((line for line in lines if line.strip()), b"")
     form = guess_format(first)
+    # a protocol has no replicates of its own: what a case's line does not say is once
+    replicates = wanted.replicates if wanted.answers is None else 1
     with path.open("rb") as lines:
-        return form, read_cases(lines, form, where=path.name, replicates=wanted.replicates)
+        return form, read_cases(lines, form, where=path.name, replicates=replicates)
 
 
-async def _discover(server: Server) -> Discovered:
-    return await discover(
-        server.url, clock=SystemClock(), runtime=server.runtime, build=server.build, model=server.model
-    )
-
-
-def _known_profile(home: Home, server: Server, found: Discovered) -> RuntimeProfile:
-    """The registered profile of what was found, or that of a build file of this state folder."""
-    try:
-        return home_profile(home, found.runtime.value, found.build.value)
-    except InputError as error:
-        raise InputError(
-            error.what,
-            where=server.url,
-            field="build",
-            way_out=f"run: tasc runtimes try {found.runtime.value} {found.build.value}",
-        ) from None
-
-
-def _route(wanted: NewStudy, profiles: Sequence[RuntimeProfile], cases: Sequence[Case]) -> tuple[Route, Framing]:
-    """The route that every profile has: as asked, else one that is supported everywhere, else chat."""
-    chat = any(case.messages is not None for case in cases)
-    preferred = (
-        [Route(wanted.route)]
-        if wanted.route
-        else [Route.CHAT_COMPLETIONS]
-        if chat
-        else [Route.COMPLETIONS, Route.NATIVE_GENERATE, Route.CHAT_COMPLETIONS]
-    )
-    shared = [route for route in preferred if all(route in profile.routes for profile in profiles)]
-    if not shared:
-        raise InputError(
-            "the servers share no such route",
-            field="--route",
-            way_out="choose one of "
-            + ", ".join(sorted(set.intersection(*({route.value for route in profile.routes} for profile in profiles)))),
-        )
-    supported = [
-        route
-        for route in shared
-        if all(profile.capabilities[Capability(route.value)].state is CapabilityState.SUPPORTED for profile in profiles)
-    ]
-    route = (supported or shared)[0]
-    framings = set.intersection(*(set(profile.routes[route].framings) for profile in profiles))
-    streamed = [framing for framing in framings if framing is not Framing.JSON]
-    return route, streamed[0] if wanted.stream and streamed else Framing.JSON
-
-
-def _endpoint(alias: str, server: Server, found: Discovered, profile: RuntimeProfile) -> EndpointFile:
-    launched = server.configuration_digest is not None
-    base = profile.wire_base
-    return EndpointFile(
-        alias=alias,
-        origin=found.origin,
-        runtime=RuntimeBuild(profile_id=found.runtime.value, build=found.build.value),
-        runtime_basis=found.build.basis,
-        wire_base=None if base is None else RuntimeBuild(profile_id=base[0], build=base[1]),
-        backend=BackendBuild(name=found.backend.value if found.backend else UNKNOWN, build=UNKNOWN),
-        backend_basis=found.backend.basis if found.backend else "unknown",
-        model=ModelRevision(
-            id=found.model_id.value, revision=found.model_revision.value if found.model_revision else UNKNOWN
-        ),
-        model_basis=found.model_id.basis,
-        configuration_digest=server.configuration_digest
-        or digest("tasc/declared-configuration/v1", {"alias": alias, "declared": []}),
-        configuration_basis="launch-plan" if launched else "declared",
-        authentication_reference=f"{alias}-auth" if server.secret else None,
-        authentication_header="authorization" if server.secret else None,
-        authentication_secret=server.secret,
-    )
-
-
-def _policy(
-    endpoints: Sequence[EndpointFile], profiles: Sequence[RuntimeProfile], route: Route, framing: Framing
-) -> CollectorTrustPolicy:
-    """Exactly the inference route and the passive routes of each server; nothing else can be reached."""
-    trusted = []
-    for endpoint, profile in zip(endpoints, profiles, strict=True):
-        references = (endpoint.authentication_reference,) if endpoint.authentication_reference else ()
-        passive = {
-            observation.path
-            for observation in profile.observations
-            if observation.required_effect is Effect.NON_MUTATING
-        }
-        paths = {
-            profile.routes[route].paths[framing],
-            profile.routes[route].paths.get(Framing.JSON, profile.routes[route].paths[framing]),
-        }
-        trusted.append(
-            TrustedEndpoint(
-                alias=endpoint.alias,
-                origin=endpoint.origin,
-                runtime=endpoint.runtime,
-                routes=(
-                    *(
-                        TrustedRoute(method="POST", path_prefix=path, authentication_references=references)
-                        for path in sorted(paths)
-                    ),
-                    *(
-                        TrustedRoute(method="GET", path_prefix=path, authentication_references=references)
-                        for path in sorted(passive)
-                    ),
-                ),
-            )
-        )
-    local = any(endpoint.origin.startswith("http://") for endpoint in endpoints)
-    return CollectorTrustPolicy(
-        local_mode="literal-loopback-only" if local else "disabled",
-        maximum_request_duration_ms=ATTEMPT_TIMEOUT_MS,
-        endpoints=tuple(trusted),
-        secret_references=tuple(
-            sorted(endpoint.authentication_reference for endpoint in endpoints if endpoint.authentication_reference)
-        ),
-        evaluator_key_ids=(),
-        store_roots=(),
-    )
-
-
-def _comparison(
-    wanted: NewStudy,
-    ring: KeyRing,
-    ids: Sequence[str],
-    endpoints: Sequence[EndpointFile],
-    policy: CollectorTrustPolicy,
-    cases: int,
-    now: datetime,
-) -> Comparison:
+def _common(
+    wanted: NewStudy, shape: Shape, ring: KeyRing, ids: list[str], endpoints: list[EndpointFile], now: datetime
+) -> Common:
     at = format_timestamp(now)
     dispatch, collector = keys.current(ring, "dispatch", at), keys.current(ring, "collector", at)
-    executions = cases * wanted.replicates * len(ids)
-    return Comparison(
+    return Common(
         study_id=wanted.study_id,
-        comparison_version="v1",
-        predecessor_digest=None,
         owner=wanted.owner,
         created_at=at,
         expires_at=format_timestamp(now + LIFE),
         dispatch_authority=AuthorityKey(key_id=dispatch.key_id, public_key_spki=dispatch.public_key_spki),
         collector_authority=AuthorityKey(key_id=collector.key_id, public_key_spki=collector.public_key_spki),
-        online_window_membership=MembershipRule(seed=f"{wanted.study_id[:100]}-sample-1", sample_basis_points=10_000),
-        profiles=tuple(_profile(profile_id, endpoint) for profile_id, endpoint in zip(ids, endpoints, strict=True)),
-        champion_profile_id=ids[0],
-        candidate_profile_ids=tuple(ids[1:]),
+        profiles=[profile_of(profile_id, endpoint) for profile_id, endpoint in zip(ids, endpoints, strict=True)],
+        shadow_collection=ceilings(shape, len(ids)),
+        endpoint_requirements=requirements(endpoints),
+    )
+
+
+def _rules(
+    wanted: NewStudy, common: Common, trust: EvaluatorTrustSnapshot | None
+) -> tuple[Comparison | ExperimentProtocol, dict[str, Record]]:
+    """The comparison, or the protocol with the further records of a decision study."""
+    if wanted.answers is None or trust is None:
+        return _comparison(wanted, common), {}
+    protocol = protocol_of(common, wanted.answers, trust)
+    return protocol, decision_records(common, protocol, wanted.answers, trust)
+
+
+def _comparison(wanted: NewStudy, common: Common) -> Comparison:
+    seed = common.study_id[:100]
+    champion, *candidates = (profile.id for profile in common.profiles)
+    return Comparison(
+        study_id=common.study_id,
+        comparison_version="v1",
+        predecessor_digest=None,
+        owner=common.owner,
+        created_at=common.created_at,
+        expires_at=common.expires_at,
+        dispatch_authority=common.dispatch_authority,
+        collector_authority=common.collector_authority,
+        online_window_membership=MembershipRule(seed=f"{seed}-sample-1", sample_basis_points=10_000),
+        profiles=tuple(common.profiles),
+        champion_profile_id=champion,
+        candidate_profile_ids=tuple(candidates),
         margins=Margins(
             ttft_ratio=wanted.margin,
             itl_ratio=wanted.margin,
@@ -311,7 +242,7 @@ def _comparison(
         ),
         rule=ComparisonRule(
             confidence=0.95,
-            seed=f"{wanted.study_id[:100]}-resampling-1",
+            seed=f"{seed}-resampling-1",
             draws=2000,
             minimum_groups=10,
             minimum_coverage=0.95,
@@ -319,111 +250,8 @@ def _comparison(
         ),
         replicates=wanted.replicates,
         maximum_output_tokens=wanted.maximum_output_tokens,
-        shadow_collection=ShadowCollection(
-            maximum_logical_executions=executions,
-            maximum_concurrency=wanted.concurrency * (len(ids) if wanted.overlap else 1),
-            attempt_timeout_ms=ATTEMPT_TIMEOUT_MS,
-            maximum_attempts=MAXIMUM_ATTEMPTS,
-        ),
+        shadow_collection=common.shadow_collection,
         cost_allocation=CostUnavailable(),
-        endpoint_requirements=tuple(
-            EndpointRequirement(
-                runtime_name=endpoint.runtime.profile_id,
-                endpoint_alias=endpoint.alias,
-                transport="loopback-http" if endpoint.origin.startswith("http://") else "https",
-            )
-            for endpoint in sorted(endpoints, key=lambda endpoint: endpoint.alias)
-        ),
+        endpoint_requirements=common.endpoint_requirements,
         required_capabilities=(),
     )
-
-
-def _profile(profile_id: str, endpoint: EndpointFile) -> ExecutionProfile:
-    def unknown(field: str) -> str:
-        return digest("tasc/unknown-configuration/v1", {"profile": profile_id, "field": field})
-
-    return ExecutionProfile(
-        id=profile_id,
-        runtime=NamedBuild(name=endpoint.runtime.profile_id, build=endpoint.runtime.build),
-        backend=NamedBuild(name=endpoint.backend.name, build=endpoint.backend.build),
-        model=Revision(id=endpoint.model.id, revision=endpoint.model.revision),
-        tokenizer=Revision(id=UNKNOWN, revision=UNKNOWN),
-        hardware=Hardware(architecture=UNKNOWN, accelerator=UNKNOWN, accelerator_count=1),
-        quantization=Quantization(format=UNKNOWN, configuration_digest=unknown("quantization")),
-        chat_template_digest=unknown("chatTemplate"),
-        orchestration=Orchestration(kind="direct", configuration_digest=unknown("orchestration")),
-        deployment_configuration_digest=endpoint.configuration_digest,
-    )
-
-
-def _study(
-    wanted: NewStudy,
-    form: CaseFormat,
-    ids: Sequence[str],
-    endpoints: Sequence[EndpointFile],
-    route: Route,
-    framing: Framing,
-    cases: int,
-) -> Study:
-    isolation: Literal["serial", "overlap"] = "overlap" if wanted.overlap else "serial"
-    calls = cases * wanted.replicates * MAXIMUM_ATTEMPTS + wanted.warm_up
-    in_flight = wanted.concurrency * (len(ids) if wanted.overlap else 1)
-    worst_minutes = max(calls * len(ids) / in_flight, calls / wanted.concurrency) * ATTEMPT_TIMEOUT_MS / 60_000
-    return Study(
-        study_id=wanted.study_id,
-        kind="comparison",
-        owner=wanted.owner,
-        protocol="comparison.json",
-        trust_policy="trust-policy.json",
-        cases=str(wanted.prompts.absolute()),
-        cases_format=form,
-        keys=StudyKeys(
-            payload_hmac="keyfile:payload-hmac.key",
-            journal_hmac="keyfile:journal-hmac.key",
-            dispatch_signing="keyfile:dispatch.key",
-            collector_signing="keyfile:collector.key",
-            payload_key_id=f"{wanted.study_id[:100]}-payload-1",
-        ),
-        targets=tuple(
-            StudyTarget(
-                profile_id=profile_id,
-                endpoint=f"endpoints/{endpoint.alias}.toml",
-                route=route.value,
-                framing=framing.value,
-                lane_width=wanted.concurrency,
-            )
-            for profile_id, endpoint in zip(ids, endpoints, strict=True)
-        ),
-        window=StudyWindow(
-            minutes=float(math.ceil(worst_minutes + 2)), watermark_minutes=5.0, window_class="observation"
-        ),
-        generation=GenerationRule(
-            maximum_output_tokens=wanted.maximum_output_tokens, temperature=0.0, seed=_seed(wanted, route)
-        ),
-        load_model=ClosedLoad(kind="closed", concurrency=wanted.concurrency),
-        pair_isolation=isolation,
-        warm_up_calls_per_profile=wanted.warm_up,
-        http_limits=HttpLimits(
-            max_response_bytes=RESPONSE_BYTES,
-            headers_timeout_ms=ATTEMPT_TIMEOUT_MS,
-            body_timeout_ms=ATTEMPT_TIMEOUT_MS,
-            deadline_ms=ATTEMPT_TIMEOUT_MS,
-        ),
-    )
-
-
-def _seed(wanted: NewStudy, route: Route) -> int | None:
-    return None if route is Route.RESPONSES else wanted.seed
-
-
-_ENDPOINT_COMMENTS = {
-    "origin": "Where the server is. It stands only here and in the trust policy; evidence names the alias.",
-    "runtime_basis": "How each value is known: observed on the wire, declared by you, computed by a launch plan, or unknown.",
-    "configuration_digest": "Identity of the server's configuration. Change it whenever you change the server.",
-}
-_STUDY_COMMENTS = {
-    "protocol": "The comparison: profiles, margins, ceilings. It is digested; a change makes a new study.",
-    "cases": "Your own file. Only the collecting step reads it; nothing of it is stored.",
-    "keys": "References of the keys that collecting needs; the keys themselves lie in the state folder's keys/.",
-    "window": "Defaults of a new window. It closes as soon as every planned execution is final.",
-}

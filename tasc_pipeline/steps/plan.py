@@ -1,4 +1,4 @@
-"""Issuing, estimating, approving and loading a window's plan."""
+"""Issuing, estimating and approving a window's plan; ``approved`` loads one that may be collected."""
 
 from __future__ import annotations
 
@@ -6,45 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tasc_collector.canonical import digest
-from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.case_set import CaseSetFile
-from tasc_collector.contracts.collection import CollectionPlan, PlanApproval, PlanEstimate, Purpose
-from tasc_collector.contracts.operations import KeyRing
-from tasc_collector.contracts.receipt import CapabilityReceipt
+from tasc_collector.contracts.collection import (
+    CollectionPlan,
+    PlanApproval,
+    PlanEstimate,
+    Purpose,
+)
+from tasc_collector.contracts.controller import ControllerSnapshot
+from tasc_collector.contracts.policy import PolicyBundle
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.window import WindowDeclaration
 from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized
 from tasc_collector.shadow.cases import Case, case_root, case_set, read_cases
 from tasc_collector.shadow.executions import planned_pairs
-from tasc_pipeline.control import plans
-from tasc_pipeline.home import keys, receipts
+from tasc_pipeline.control import plans, purposes
+from tasc_pipeline.home import keys, signers
+from tasc_pipeline.home.controller import read_chain
 from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.signers import Signer
 from tasc_pipeline.home.studies import LoadedStudy, load_study
-from tasc_pipeline.home.windows import APPROVAL, CASE_SET, PLAN, window_folder
+from tasc_pipeline.home.windows import APPROVAL, CASE_SET, PLAN, WindowFolder, window_folder
 from tasc_pipeline.steps.admission import select_receipts
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovedPlan:
-    """A plan that may be collected: everything was read, verified and compared with the operator's pin."""
-
-    study: LoadedStudy
-    ring: KeyRing
-    declaration: Parsed[WindowDeclaration]
-    case_set: CaseSetFile
-    plan: Parsed[CollectionPlan]
-    approval: Parsed[PlanApproval]
-
-    @property
-    def digest(self) -> str:
-        """The plan's digest."""
-        return self.plan.record.digest
-
-
-def key_ring(home: Home) -> KeyRing:
-    """The key ring of the state folder."""
-    return keys.read_ring(home)
+from tasc_pipeline.steps.approved import same_rules
 
 
 def study_cases(loaded: LoadedStudy) -> tuple[Case, ...]:
@@ -59,7 +43,41 @@ def study_cases(loaded: LoadedStudy) -> tuple[Case, ...]:
         return read_cases(lines, loaded.study.cases_format, where=path.name, replicates=replicates)
 
 
-def make_plan(home: Home, window_key: str, now: datetime, *, write: bool) -> tuple[CollectionPlan, PlanEstimate]:
+def purpose_cases(loaded: LoadedStudy, purpose: Purpose) -> tuple[Case, ...]:
+    """The operator's cases that a purpose collects: those of its split, or all.
+
+    Raises:
+        InputError: the file breaks a rule, or no case is of that split.
+    """
+    membership = None if loaded.protocol is None else loaded.protocol.record.split_membership
+    cases = purposes.cases_of(purpose, membership, study_cases(loaded))
+    if not cases:
+        raise InputError(
+            f"no case belongs to the {purpose} split",
+            where=loaded.cases_path.name,
+            field="groupId",
+            rule="a seeded hash of the group id decides; splitMembership of the protocol",
+            way_out="add cases of further groups to the file",
+        )
+    return cases
+
+
+def _frozen_policy(
+    loaded: LoadedStudy, purpose: Purpose, declaration: WindowDeclaration, snapshot: ControllerSnapshot | None
+) -> PolicyBundle | None:
+    if loaded.protocol is None:
+        return None
+    return purposes.frozen_policy(purpose, loaded.protocol.record, loaded.policies, snapshot, declaration)
+
+
+def make_plan(
+    home: Home,
+    window_key: str,
+    now: datetime,
+    *,
+    write: bool,
+    purpose: Purpose | None = None,
+) -> tuple[CollectionPlan, PlanEstimate]:
     """Issue the plan of a sealed window with the operator's key, or only compute it.
 
     Args:
@@ -67,6 +85,7 @@ def make_plan(home: Home, window_key: str, now: datetime, *, write: bool) -> tup
         window_key: the window.
         now: the wall clock.
         write: False for a dry run, which changes nothing.
+        purpose: what is collected; the only one that is allowed now if None.
 
     Raises:
         InputError: a file breaks a rule, the window is over, or a plan was issued before; nothing was written.
@@ -75,14 +94,13 @@ def make_plan(home: Home, window_key: str, now: datetime, *, write: bool) -> tup
     ring = keys.read_ring(home)
     declaration = folder.declaration(ring).record
     loaded = load_study(home, declaration.study_id)
-    _same_rules(loaded, declaration, window_key)
-    issued_at = format_timestamp(now)
-    if issued_at >= declaration.event_time_end_exclusive:
+    if declaration.revision > 1:
         raise NotAuthorized(
-            "the window is over",
+            "a revision has no plan of its own",
             where=window_key,
-            rule=f"before {declaration.event_time_end_exclusive}",
-            way_out=f"run: tasc seal {declaration.study_id}",
+            field="revision",
+            rule="its plan and traces are those of revision 1; nothing is sent under it",
+            way_out=f"close it: tasc collect {window_key}",
         )
     if write and folder.has(PLAN):
         raise InputError(
@@ -91,9 +109,77 @@ def make_plan(home: Home, window_key: str, now: datetime, *, write: bool) -> tup
             field=PLAN,
             way_out=f"approve it: tasc plan approve {window_key} {folder.plan(ring).record.digest}",
         )
-    cases = study_cases(loaded)
-    pinned: Mapping[str, Sequence[str]] = {}  # a dry run says what it would cost before any receipt exists
+    issued_at = format_timestamp(now)
+    draft = draft_plan(
+        home,
+        loaded,
+        declaration,
+        issued_at,
+        signers.operator(home, ring, issued_at),
+        with_receipts=write,
+        purpose=purpose,
+    )
     if write:
+        draft.write(folder)
+    return draft.plan, draft.estimate
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDraft:
+    """A signed plan that is not written yet, what it costs at most, and its cases."""
+
+    plan: CollectionPlan
+    estimate: PlanEstimate
+    case_set: CaseSetFile
+
+    def write(self, folder: WindowFolder) -> None:
+        """Write the case set, then the plan."""
+        folder.write(CASE_SET, self.case_set)
+        folder.write(PLAN, self.plan)
+
+
+def draft_plan(
+    home: Home,
+    loaded: LoadedStudy,
+    declaration: WindowDeclaration,
+    issued_at: str,
+    signer: Signer,
+    *,
+    with_receipts: bool = True,
+    authorization_digest: str | None = None,
+    purpose: Purpose | None = None,
+) -> PlanDraft:
+    """Issue the plan of a declaration in memory; nothing is written.
+
+    Args:
+        home: the state folder.
+        loaded: the study.
+        declaration: the window.
+        issued_at: now.
+        signer: the operator's key, or under an authorization the dispatch key.
+        with_receipts: False for a dry run, which says what a window would cost before any receipt exists.
+        authorization_digest: the standing authorization, if that is the word.
+        purpose: what is collected; the only one that is allowed now if None.
+
+    Raises:
+        InputError: a file breaks a rule, a receipt is missing, the window is over, or the controller is in a state in
+            which this purpose is not collected.
+    """
+    window_key = declaration.window_key
+    same_rules(loaded, declaration, window_key)
+    if issued_at >= declaration.event_time_end_exclusive:
+        raise NotAuthorized(
+            "the window is over",
+            where=window_key,
+            rule=f"before {declaration.event_time_end_exclusive}",
+            way_out=f"run: tasc seal {declaration.study_id}",
+        )
+    snapshot = None if loaded.protocol is None else read_chain(home, loaded).current
+    purpose = purposes.choose_purpose(loaded.study.study_id, loaded.study.kind, snapshot, purpose)
+    policy = _frozen_policy(loaded, purpose, declaration, snapshot)
+    cases = purpose_cases(loaded, purpose)
+    pinned: Mapping[str, Sequence[str]] = {}
+    if with_receipts:
         pinned = select_receipts(home, loaded, issued_at, until=declaration.event_time_end_exclusive)
     payload = keys.payload_key(
         home, loaded.study.study_id, loaded.study.keys.payload_key_id, loaded.study.keys.payload_hmac
@@ -114,22 +200,20 @@ def make_plan(home: Home, window_key: str, now: datetime, *, write: bool) -> tup
         analysis_plan_digest=None if loaded.analysis is None else loaded.analysis.record.digest,
         cost_model_digest=None if loaded.cost_model is None else loaded.cost_model.record.digest,
         network_extension_digest=None if loaded.extension is None else loaded.extension.record.digest,
+        policy=policy,
+        snapshot=snapshot,
     )
-    operator = keys.current(ring, "operator", issued_at)
-    purpose: Purpose = "comparison" if loaded.comparison is not None else "monitoring"
     plan = plans.issue_plan(
         inputs,
         purpose=purpose,
         issued_at=issued_at,
-        key=keys.signing_key(home, "keyfile:operator.key"),
-        key_id=operator.key_id,
+        key=signer.key,
+        key_id=signer.key_id,
+        authorization_digest=authorization_digest,
     )
     pairs = list(planned_pairs(plan, declaration, entries))
     estimate = plans.estimate(plan, pairs, entries, None if loaded.cost_model is None else loaded.cost_model.record)
-    if write:
-        folder.write(CASE_SET, entries)
-        folder.write(PLAN, plan)
-    return plan, estimate
+    return PlanDraft(plan, estimate, entries)
 
 
 def missing_receipt(home: Home, window_key: str, now: datetime) -> str | None:
@@ -167,9 +251,9 @@ def approve(home: Home, window_key: str, plan_digest: str, now: datetime) -> Pla
             rule=f"before {plan.expires_at}",
             way_out=f"run: tasc seal {plan.study_id}",
         )
-    operator = keys.current(ring, "operator", at)
+    operator = signers.operator(home, ring, at)
     approval = PlanApproval.sign_with(
-        keys.signing_key(home, "keyfile:operator.key"),
+        operator.key,
         operator.key_id,
         study_id=plan.study_id,
         window_key=window_key,
@@ -181,113 +265,3 @@ def approve(home: Home, window_key: str, plan_digest: str, now: datetime) -> Pla
         return folder.approval(ring).record
     folder.write(APPROVAL, approval)
     return approval
-
-
-def load_approved(home: Home, window_key: str) -> ApprovedPlan:
-    """Load, verify and compare with the pin; this is what ``run_plans`` and the collector do. Never issues.
-
-    Raises:
-        InputError: a record is missing, or its signature, digest or pin does not match; nothing was sent.
-    """
-    folder = window_folder(home, window_key)
-    ring = keys.read_ring(home)
-    declaration = folder.declaration(ring)
-    plan = folder.plan(ring)
-    record = plan.record
-    approval = folder.approval(ring)
-    if approval.record.plan_digest != record.digest or approval.record.window_key != window_key:
-        raise DigestMismatch(
-            "the plan is not the one that was approved",
-            where=window_key,
-            field="planDigest",
-            rule="the operator's pin is compared first",
-            way_out=f"restore plan.json, or seal a new window: tasc seal {record.study_id}",
-        )
-    if record.declaration_digest != declaration.record.digest:
-        raise DigestMismatch(
-            "the plan is for another declaration",
-            where=window_key,
-            field="declarationDigest",
-            way_out=f"run: tasc seal {record.study_id}",
-        )
-    loaded = load_study(home, record.study_id)
-    _same_rules(loaded, declaration.record, window_key)
-    _same_targets(loaded, record, window_key)
-    entries = folder.case_set().record
-    payload = keys.payload_key(
-        home, loaded.study.study_id, loaded.study.keys.payload_key_id, loaded.study.keys.payload_hmac
-    )
-    if case_root(entries, payload) != record.cases.root or len(entries.entries) != record.cases.count:
-        raise DigestMismatch(
-            "the case set is not the plan's",
-            where=window_key,
-            field="cases.root",
-            way_out=f"restore {CASE_SET} of the window",
-        )
-    return ApprovedPlan(loaded, ring, declaration, entries, plan, approval)
-
-
-def _same_rules(loaded: LoadedStudy, declaration: WindowDeclaration, window_key: str) -> None:
-    if loaded.protocol_digest != declaration.protocol_digest:
-        raise DigestMismatch(
-            f"{loaded.study.protocol} was changed after the window was sealed",
-            where=window_key,
-            field="protocolDigest",
-            way_out=f"restore the file, or seal a new window: tasc seal {declaration.study_id}",
-        )
-
-
-def _same_targets(loaded: LoadedStudy, plan: CollectionPlan, window_key: str) -> None:
-    for target in plan.targets:
-        profile = {profile.id: profile for profile in loaded.rules.profiles}.get(target.profile_id)
-        same = (
-            profile is not None
-            and profile.digest == target.execution_profile_digest
-            and loaded.bindings[target.profile_id] == target.endpoint_binding_digest
-        )
-        if not same:
-            raise DigestMismatch(
-                "the study's endpoint or profile was changed after the plan was issued",
-                where=window_key,
-                field=target.profile_id,
-                way_out=f"restore the study's files, or seal a new window: tasc seal {plan.study_id}",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedReceipts:
-    """The receipts that a plan pins, verified."""
-
-    receipts: tuple[tuple[str, CapabilityReceipt], ...]
-    """Profile id and receipt."""
-    digest: str
-    """Over the pinned digests."""
-
-    @property
-    def every(self) -> tuple[CapabilityReceipt, ...]:
-        """Each receipt once, in the order of the plan."""
-        return tuple({receipt.digest: receipt for _, receipt in self.receipts}.values())
-
-    def of(self, profile_id: str) -> tuple[CapabilityReceipt, ...]:
-        """Receipts of one profile."""
-        return tuple(receipt for owner, receipt in self.receipts if owner == profile_id)
-
-
-def load_receipts(home: Home, window_key: str) -> LoadedReceipts:
-    """Load exactly the receipts that the window's plan pins, and verify each.
-
-    Raises:
-        InputError: one is missing, is not signed by the collector, has expired, or is for something else.
-    """
-    ring = keys.read_ring(home)
-    return verify_receipts(home, ring, window_folder(home, window_key).plan(ring).record)
-
-
-def verify_receipts(home: Home, ring: KeyRing, plan: CollectionPlan) -> LoadedReceipts:
-    """The receipts that a plan pins, loaded and verified; see ``load_receipts``."""
-    found: list[tuple[str, CapabilityReceipt]] = []
-    for target in plan.targets:
-        for pinned in target.capability_receipt_digests:
-            found.append((target.profile_id, receipts.load(home, ring, pinned, target, plan)))
-    pinned_digests = [[target.profile_id, list(target.capability_receipt_digests)] for target in plan.targets]
-    return LoadedReceipts(tuple(found), digest("tasc/pinned-receipts/v1", pinned_digests))

@@ -23,7 +23,12 @@ def two_sample_log_interval(pairs: Pairs, confidence: float = 0.95) -> tuple[flo
 def growthbook_log_interval(
     windows: list[Pairs], alpha: float = 0.05, tuning: int = GROWTHBOOK_TUNING
 ) -> tuple[float, float]:
-    """GrowthBook's sequential interval on the calls of all windows so far (gbstats ``sequential_interval_halfwidth``).
+    """GrowthBook's sequential interval on the calls of all windows so far.
+
+    Source: GrowthBook, ``packages/stats/gbstats/frequentist/tests.py``, ``sequential_rho`` and
+    ``sequential_interval_halfwidth(s2, n, rho, alpha)``; ``power/midexperimentpower.py`` calls them with
+    ``s2 = (n_a + n_b) * variance of the estimate`` and 5000 as the default tuning. They are equations 161 and 9 of
+    Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, arXiv 2103.06476.
 
     ``rho = sqrt((-2 log(alpha) + log(-2 log(alpha) + 1)) / tuning)``; half width ``sqrt(s2) * sqrt(2 (n rho^2 + 1) *
     log(sqrt(n rho^2 + 1) / alpha) / (n rho)^2)`` with s2 = n times the squared standard error, n = calls on both sides.

@@ -12,12 +12,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from bench.statistics.decisions import DECISION_TABLES
 from bench.statistics.others import growthbook_log_interval, two_sample_log_interval
+from bench.statistics.tables import Table
 from bench.statistics.worlds import (
     FAILURE_MARGIN,
     MARGIN,
@@ -41,20 +42,6 @@ SEED = "tasc-bench-statistics-1"
 LEVELS = Levels(0.95)
 LOOKS = 100
 LOG_MARGIN = math.log(MARGIN)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table of the page."""
-
-    name: str
-    head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-    def markdown(self) -> str:
-        """As Markdown."""
-        lines = [self.head, tuple("---" for _ in self.head), *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def coverage_median(scale: float) -> Table:
@@ -289,6 +276,7 @@ TABLES: tuple[Callable[[float], Table], ...] = (
     daily_looks,
     whole_windows,
     power,
+    *DECISION_TABLES,
     speed,
 )
 

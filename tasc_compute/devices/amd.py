@@ -71,6 +71,10 @@ _MICRO: Final = 1_000_000
 _MILLI: Final = 1000
 
 
+_THROTTLE: Final = {"THROTTLED": True, "UNTHROTTLED": False}
+"""``throttle_status`` of ``amd-smi metric``; cards that cannot say print N/A."""
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """One GPU as a source of AMD tells it; bytes, percent, degrees Celsius, watts, ``None`` where it does not."""
@@ -88,6 +92,7 @@ class Card:
     power: float | None = None
     power_limit: float | None = None
     driver: str | None = None
+    throttled: bool | None = None
 
 
 def probe(context: ProbeContext) -> Finding:
@@ -180,6 +185,7 @@ def cards_of_amd_smi(static: Json, metric: Json) -> tuple[Card, ...]:
                 power=next((value for value in draws if value is not None), None),
                 power_limit=next((value for value in limits if value is not None), None),
                 driver=text(_first(member(driver, "version"), member(driver, "driver_version"))),
+                throttled=_THROTTLE.get(str(member(now, "power", "throttle_status"))),
             )
         )
     return tuple(cards)
@@ -286,6 +292,7 @@ def finding_of(cards: tuple[Card, ...], context: ProbeContext, faults: tuple[Pro
                 power_watts=card.power,
                 power_limit_watts=card.power_limit,
                 driver=card.driver,
+                throttled=card.throttled,
             )
         )
     return Finding(tuple(devices), places, kfd.kfd_uses(context, by_gpu), faults)

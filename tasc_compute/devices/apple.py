@@ -1,7 +1,8 @@
 """GPUs of a Mac: system_profiler names them, ioreg says how busy they are.
 
 Apple silicon has one GPU, ``metal:0``, that shares memory with the host. Temperature and power need root
-(powermetrics), so they cannot be told. GPUs of Intel Macs are listed too; ``spdisplays_vram_shared`` marks those that
+(powermetrics), so they cannot be told. ``pmset -g therm`` says whether the system has lowered its speed; on Apple silicon
+it says so only once it has. GPUs of Intel Macs are listed too; ``spdisplays_vram_shared`` marks those that
 share memory.
 """
 
@@ -18,6 +19,8 @@ from tasc_compute.limits import MAX_DEVICES
 
 _PROFILER: Final = "system_profiler"
 _IOREG: Final = "ioreg"
+_PMSET: Final = "pmset"
+_SPEED: Final = re.compile(r"(?:CPU|GPU)_Speed_Limit\s*=\s*(\d{1,3})\b")
 _BUSY: Final = re.compile(r'"Device Utilization %"\s*=\s*(\d{1,3})\b')
 _MODEL: Final = re.compile(r'"model"\s*=\s*"([^"]{1,128})"')
 _VENDORS: Final = (("apple", DeviceVendor.APPLE), ("amd", DeviceVendor.AMD), ("intel", DeviceVendor.INTEL))
@@ -36,7 +39,10 @@ def probe(context: ProbeContext) -> Finding:
     registry = context.tools.run(_IOREG, "-r", "-c", "IOAccelerator", "-d", "1")
     faults += ProbeFault.of_status(_IOREG, registry.status)
     busy = utilization_by_model(registry.output)
-    return Finding(tuple(_device(i, item, busy, context) for i, item in enumerate(listed)), faults=faults)
+    slowed = speed_lowered(context.tools.run(_PMSET, "-g", "therm").output)
+    return Finding(
+        tuple(_device(i, item, busy, context, slowed=slowed) for i, item in enumerate(listed)), faults=faults
+    )
 
 
 def displays(value: Json) -> list[dict[str, Json]]:
@@ -62,7 +68,15 @@ def _vram(value: object) -> int | None:
     return int(amount * _UNITS[found[2]]) if found and amount is not None else None
 
 
-def _device(index: int, item: dict[str, Json], busy: dict[str, float], context: ProbeContext) -> AcceleratorInfo:
+def speed_lowered(thermal: str) -> bool | None:
+    """Whether ``pmset -g therm`` shows a speed limit below 100; ``None`` where it shows none."""
+    limits = [int(found) for found in _SPEED.findall(thermal)]
+    return min(limits) < 100 if limits else None
+
+
+def _device(
+    index: int, item: dict[str, Json], busy: dict[str, float], context: ProbeContext, *, slowed: bool | None
+) -> AcceleratorInfo:
     model = text(item.get("sppci_model")) or text(item.get("_name")) or "GPU"
     maker = str(item.get("spdisplays_vendor") or "").lower()
     vendor = next((vendor for word, vendor in _VENDORS if word in maker), DeviceVendor.UNKNOWN)
@@ -82,4 +96,5 @@ def _device(index: int, item: dict[str, Json], busy: dict[str, float], context: 
         power_watts=None,
         power_limit_watts=None,
         driver=None,
+        throttled=slowed,
     )

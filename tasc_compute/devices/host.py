@@ -110,7 +110,19 @@ def host_info(context: ProbeContext, now: datetime) -> HostInfo:
         arch=context.arch,
         release=text(platform.release()) or "unknown",
         uptime_seconds=max(0.0, round(now.timestamp() - psutil.boot_time(), 3)),
+        cpu_throttle_count=cpu_throttle_count(context.root),
     )
+
+
+def cpu_throttle_count(root: Path) -> int | None:
+    """How often the hottest core was slowed down since it started; ``None`` where the kernel does not count.
+
+    Source: the kernel's ``Documentation/admin-guide/thermal/intel_powerclamp`` family: ``core_throttle_count`` of every
+    core below ``/sys/devices/system/cpu``; Intel's processors have it, others do not.
+    """
+    cores = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
+    counts = [found for path in cores if (found := size(read_small(path))) is not None]
+    return max(counts, default=None)
 
 
 def _swap_total() -> int | None:

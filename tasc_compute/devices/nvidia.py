@@ -66,6 +66,11 @@ def _ask_smi(context: ProbeContext) -> Finding:
     if not cards:
         silent = answer.exit_code == 0 or "No devices were found" in answer.output
         return Finding(faults=() if silent else (ProbeFault(_SMI, FaultCategory.DRIVER),))
+    for slowdown in nvidia_cards.SLOWDOWN_FIELDS:
+        answer = context.tools.run(_SMI, f"--query-gpu=uuid,{slowdown}", _CSV)
+        if answer.exit_code != 2:
+            cards = nvidia_cards.with_slowdowns(cards, answer.output)
+            break
     apps = context.tools.run(_SMI, "--query-compute-apps=gpu_uuid,pid,used_memory", _CSV)
     found = finding_of(cards, context)
     uses = tuple(DeviceUse(u.uuid, u.pid, u.memory_bytes) for u in nvidia_cards.uses_of_csv(apps.output))
@@ -114,6 +119,7 @@ def _device(
         power_watts=card.power if whole else None,
         power_limit_watts=card.power_limit if whole else None,
         driver=card.driver,
+        throttled=card.throttled,
     )
 
 

@@ -33,10 +33,17 @@ FIELDS: Final = (
 )
 """What is asked of ``nvidia-smi --query-gpu``."""
 
+SLOWDOWN_FIELDS: Final = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""The name of the same field since driver 535, and before; asked alone, because a driver refuses what it does not know."""
+_SLOWED: Final = 0x08 | 0x20 | 0x40 | 0x80
+"""Hardware slowdown, software and hardware thermal slowdown, power brake (nvml.h, nvmlClocksEventReason*). Idling, set
+clocks and a power cap (0x04) are what the operator chose."""
+
 BASIC_FIELDS: Final = FIELDS[:12]
 """What every driver in use knows; one unknown field makes an old driver refuse the whole query with exit code 2."""
 
 _NAME_AT: Final = 3
+_BITS: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _UUID: Final = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-fA-F-]{8,64}(?:/\d+/\d+)?")
 _LISTED: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)")
 _LISTED_GPU: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)")
@@ -80,6 +87,7 @@ class Card:
     power: float | None = None
     power_limit: float | None = None
     driver: str | None = None
+    throttled: bool | None = None
     mig: bool = False
     slices: tuple[Slice, ...] = ()
     uses: tuple[CardUse, ...] = ()
@@ -116,6 +124,7 @@ def cards_of_nvml(report: object) -> tuple[Card, ...]:
                 power=_milli(item.get("milliwatts")),
                 power_limit=_milli(item.get("limitMilliwatts")),
                 driver=driver,
+                throttled=_throttled(item.get("slowdowns")),
                 mig=item.get("mig") is True,
                 slices=tuple(
                     Slice(
@@ -140,6 +149,20 @@ def _nvml_uses(part: dict[str, object] | object) -> list[CardUse]:
         if uuid is not None and pid:
             found.append(CardUse(uuid, pid, size(process.get("usedBytes"))))
     return found
+
+
+def _throttled(bits: object) -> bool | None:
+    return bool(bits & _SLOWED) if isinstance(bits, int) and not isinstance(bits, bool) else None
+
+
+def with_slowdowns(cards: tuple[Card, ...], output: str) -> tuple[Card, ...]:
+    """Cards with the answer of ``--query-gpu=uuid,<one of SLOWDOWN_FIELDS>``, such as ``GPU-..., 0x0000000000000004``."""
+    found: dict[str, bool] = {}
+    for line in output.splitlines()[:MAX_DEVICES]:
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 2 and _BITS.fullmatch(parts[1]):
+            found[parts[0]] = bool(int(parts[1], 16) & _SLOWED)
+    return tuple(dataclasses.replace(card, throttled=found.get(card.uuid or "", card.throttled)) for card in cards)
 
 
 def cards_of_csv(output: str, fields: tuple[str, ...] = FIELDS) -> tuple[Card, ...]:
@@ -213,12 +236,24 @@ def _xml_card(index: int, gpu: ET.Element, driver: str | None) -> Card | None:
         power=next((found for draw in draws if (found := watts(draw)) is not None), None),
         power_limit=next((found for limit in limits if (found := watts(limit)) is not None), None),
         driver=driver,
+        throttled=_xml_throttled(gpu),
         mig=gpu.findtext("mig_mode/current_mig") == "Enabled",
         slices=tuple(
             Slice("", "MIG", _mebibytes(part, "fb_memory_usage/total"), _mebibytes(part, "fb_memory_usage/used"))
             for part in gpu.findall("mig_devices/mig_device")
         ),
     )
+
+
+def _xml_throttled(gpu: ET.Element) -> bool | None:
+    """Whether one of the slowdowns is active, under either name of the group."""
+    told = [
+        gpu.findtext(f"clocks_{group}_reasons/clocks_{group}_reason_{name}")
+        for group in ("event", "throttle")
+        for name in ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+    ]
+    known = [word.strip() for word in told if word is not None and word.strip() in ("Active", "Not Active")]
+    return "Active" in known if known else None
 
 
 def _mebibytes(part: ET.Element, path: str) -> int | None:

@@ -12,6 +12,8 @@ import sys
 from typing import Any  # NVML's module ships no types
 
 _NOT_SUPPORTED = 3
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+"""NVML's name for the same function since driver 535, and before."""
 _MOST = 64
 
 
@@ -62,9 +64,19 @@ def _device(nvml: Any, index: int) -> dict[str, Any]:  # Any: the module, and JS
         "temperature": _ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
         "milliwatts": _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle),
         "limitMilliwatts": _ask(nvml, nvml.nvmlDeviceGetPowerManagementLimit, handle),
+        "slowdowns": _slowdowns(nvml, handle),
         "mig": bool(mig and mig[0]),
         "slices": _slices(nvml, handle) if mig and mig[0] else [],
     }
+
+
+def _slowdowns(nvml: Any, handle: Any) -> int | None:  # Any: the module and a handle
+    """The bits of why clocks are lower than they could be."""
+    for name in _REASONS:
+        found = _ask(nvml, getattr(nvml, name, None), handle)
+        if found is not None:
+            return int(found)
+    return None
 
 
 def _part(nvml: Any, handle: Any) -> dict[str, Any]:  # Any: the module, a handle, and JSON

@@ -3,19 +3,15 @@
 import dagster as dg
 
 from tasc_pipeline.assets.collection import OWNERS, window_manifests
+from tasc_pipeline.assets.described import WHEN_ASSESSED, WHEN_CLOSED, columns
+from tasc_pipeline.assets.evidence import evaluator_evidence
+from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
 from tasc_pipeline.assets.report_metadata import assessment_metadata, catalogue_metadata
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import assess, catalogue
-
-WHEN_CLOSED = (
-    dg.AutomationCondition.missing()
-    & ~dg.AutomationCondition.any_deps_missing()
-    & ~dg.AutomationCondition.in_progress()
-    & ~dg.AutomationCondition.execution_failed()
-    & dg.AutomationCondition.all_deps_blocking_checks_passed()
-).with_label("missing, and its window is closed and sound")
-"""Only on pure, local, free assets; never on one that sends."""
+from tasc_pipeline.steps.watch import also_watching
+from tasc_pipeline.warehouse.schemas import DECISIONS, GATES, WINDOWS
 
 
 @dg.asset(
@@ -25,7 +21,8 @@ WHEN_CLOSED = (
     kinds={"json"},
     owners=OWNERS,
     code_version="1",
-    deps=[window_manifests],
+    deps=[window_manifests, evaluator_evidence],
+    metadata=columns(DECISIONS, GATES),
     automation_condition=WHEN_CLOSED,
     description="The verdict of the window: paired ratios with intervals, failures and unknowns, fairness, and one "
     "sentence. A pure function of sealed inputs.",
@@ -33,7 +30,8 @@ WHEN_CLOSED = (
 def assessments(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Assess the window and write its report."""
     home, window_key = state.home(), context.partition_key
-    report = assess.assess(home, window_key)
+    with also_watching(observing(context, "assessments"), OBSERVE_EVERY_S):
+        report = assess.assess(home, window_key)
     return dg.MaterializeResult(metadata=assessment_metadata(home, report), data_version=dg.DataVersion(report.digest))
 
 
@@ -43,9 +41,14 @@ def assessments(context: dg.AssetExecutionContext, state: StateFolder) -> dg.Mat
     owners=OWNERS,
     code_version="1",
     deps=[dg.AssetDep(assessments, partition_mapping=dg.AllPartitionMapping())],
+    automation_condition=WHEN_ASSESSED,
+    metadata=columns(WINDOWS),
     description="All sealed windows with their counts and verdicts; the newest revision of each is current.",
 )
-def window_catalogue(state: StateFolder) -> dg.MaterializeResult[None]:
+def window_catalogue(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Publish the table of windows."""
-    windows = catalogue.publish_catalogue(state.home())
-    return dg.MaterializeResult(metadata=catalogue_metadata(windows))
+    with also_watching(observing(context, "window_catalogue"), OBSERVE_EVERY_S):
+        windows = catalogue.publish_catalogue(state.home())
+    return dg.MaterializeResult(
+        metadata=catalogue_metadata(windows), data_version=dg.DataVersion(catalogue.version(windows))
+    )

@@ -127,7 +127,12 @@ def compare(
     failures = _failures(question, (first, second), failed, windows, levels)
     counts = counts_of([*first.values(), *second.values()])
     coverage = (counts.success + counts.failure) / counts.planned if counts.planned else None
-    verdict, reasons = overall(rule, ratios, failures, coverage)
+    silent = [
+        profile
+        for profile, found in ((question.champion, first), (question.candidate, second))
+        if found and not any(item.outcome in ("success", "failure") for item in found.values())
+    ]
+    verdict, reasons = overall(rule, ratios, failures, coverage, silent)
     findings = Findings(
         champion=question.champion,
         candidate=question.candidate,

@@ -116,11 +116,11 @@ def weighted_median(values: Floats, weights: Floats) -> float:
     return float(values[order[index]])
 
 
-def weighted_p95(values: Floats, weights: Floats) -> float:
-    """The first value at which the cumulated weight reaches 95 % of the whole."""
+def weighted_p95(values: Floats, weights: Floats, tail: float = _TAIL) -> float:
+    """The first value at which the cumulated weight reaches 95 % of the whole, or all but another ``tail``."""
     order = np.argsort(values, kind="stable")
     cumulated = np.cumsum(weights[order])
-    return float(values[order[int(np.searchsorted(cumulated, (1 - _TAIL - _EPSILON) * cumulated[-1]))]])
+    return float(values[order[int(np.searchsorted(cumulated, (1 - tail - _EPSILON) * cumulated[-1]))]])
 
 
 def median_log_ratio(pairs: Pairs, levels: Levels) -> LogRatio:

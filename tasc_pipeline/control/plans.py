@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasc_collector.contracts.case_set import CaseSetFile
+from tasc_collector.contracts.case_set import CaseEntry, CaseSetFile
 from tasc_collector.contracts.collection import (
     CaseSet,
     ClosedLoad,
@@ -21,22 +21,27 @@ from tasc_collector.contracts.collection import (
     Purpose,
 )
 from tasc_collector.contracts.comparison import Comparison
+from tasc_collector.contracts.controller import ControllerSnapshot
 from tasc_collector.contracts.execution_profile import ExecutionProfile
 from tasc_collector.contracts.operations import CostModel, TokenPrice
+from tasc_collector.contracts.policy import PolicyBundle
 from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
-from tasc_collector.contracts.shadow_plan import WorkBudget
 from tasc_collector.contracts.study import EndpointFile, Study, StudyTarget
 from tasc_collector.contracts.window import WindowDeclaration
+from tasc_collector.contracts.work_budget import WorkBudget
 from tasc_collector.errors import NotAuthorized
 from tasc_collector.shadow.budget import Work, worst_case
 from tasc_collector.shadow.executions import PlannedPair, planned_pairs
 from tasc_collector.signing import SigningKey
+from tasc_pipeline.control.shadow_plans import embedded_plan
 
 REQUEST_OVERHEAD_BYTES = 2048
 """Upper bound of a request body beyond its prompt: fields, escapes and ids."""
 OVERLOAD_STOP_AFTER = 5
 """Consecutive 429, 503 or refused connects after which a lane stops."""
+TEMPLATE_TOKENS = 64
+"""Upper bound of what a chat template adds to a prompt, in tokens."""
 ASSUMED_TOKENS_PER_S = 20.0
 """For the expected time of a dry run where nothing was measured yet: a slow single stream."""
 
@@ -58,6 +63,10 @@ class PlanInputs:
     analysis_plan_digest: str | None = None
     cost_model_digest: str | None = None
     network_extension_digest: str | None = None
+    policy: PolicyBundle | None = None
+    """The frozen policy of a decision study; None for a comparison, whose own digest stands for it."""
+    snapshot: ControllerSnapshot | None = None
+    """Of the study's controller, for purpose ``window``."""
 
 
 def issue_plan(
@@ -68,13 +77,12 @@ def issue_plan(
     key: SigningKey,
     key_id: str,
     authorization_digest: str | None = None,
-    policy_digest: str | None = None,
-    shadow_run_plan: dict[str, Any] | None = None,  # Any: the embedded original record
 ) -> CollectionPlan:
-    """Issue and sign the plan of a window.
+    """Issue and sign the plan of a window; purpose ``window`` embeds a shadow run plan.
 
     Raises:
-        NotAuthorized: the study's ceilings are too small for what was asked; names the ceiling.
+        NotAuthorized: the study's ceilings are too small for what was asked, or the original's rules allow no shadow run
+            plan for it; names the ceiling or the rule.
     """
     study, rules, declaration = inputs.study, inputs.rules, inputs.declaration
     collection = rules.shadow_collection
@@ -84,7 +92,7 @@ def issue_plan(
         "window_key": declaration.window_key,
         "declaration_digest": declaration.digest,
         "protocol_digest": rules.digest,
-        "policy_digest": policy_digest or rules.digest,
+        "policy_digest": rules.digest if inputs.policy is None else inputs.policy.policy_digest,
         "targets": tuple(
             sorted((_target(inputs, target) for target in study.targets), key=lambda target: target.profile_id)
         ),
@@ -103,13 +111,34 @@ def issue_plan(
         "issued_at": issued_at,
         "expires_at": declaration.ingestion_watermark,
         "authorization_digest": authorization_digest,
-        "shadow_run_plan": shadow_run_plan,
     }
-    draft = CollectionPlan.sign_with(key, key_id, **fields, budget=_one_of_each())
+    unfilled: dict[str, Any] | None = {} if purpose == "window" else None  # Any: the embedded record, made last
+    draft = CollectionPlan.sign_with(key, key_id, **fields, budget=_one_of_each(), shadow_run_plan=unfilled)
     work = work_of(draft, declaration, inputs.case_set, inputs.longest_request_characters)
     _within_ceilings(rules, work)
     budget = _budget(work, draft, declaration)
-    return CollectionPlan.sign_with(key, key_id, **fields, budget=budget)
+    embedded = _embedded(inputs, draft, budget) if purpose == "window" else None
+    return CollectionPlan.sign_with(key, key_id, **fields, budget=budget, shadow_run_plan=embedded)
+
+
+def _embedded(inputs: PlanInputs, draft: CollectionPlan, budget: WorkBudget) -> dict[str, Any]:  # Any: a JSON object
+    """The shadow run plan with the targets, budget and instants of the collection plan."""
+    if not isinstance(inputs.rules, ExperimentProtocol) or inputs.policy is None or inputs.snapshot is None:
+        raise NotAuthorized(
+            "purpose window needs a protocol, a selected policy and the controller's snapshot",
+            where=inputs.study.study_id,
+            field="purpose",
+            way_out=f"see: tasc controller show {inputs.study.study_id}",
+        )
+    return embedded_plan(
+        inputs.rules,
+        inputs.policy,
+        inputs.snapshot,
+        inputs.declaration,
+        draft.targets,
+        budget,
+        issued_at=draft.issued_at,
+    ).to_json()
 
 
 def work_of(
@@ -149,15 +178,20 @@ def estimate(
         warm_up_calls=warm_up,
         output_tokens=tokens,
         minutes=round(seconds / 60, 2),
-        cost_usd=_cost(plan, pairs, caps, cost_model),
+        cost_usd=_cost(plan, pairs, case_set, cost_model),
     )
 
 
 def _cost(
-    plan: CollectionPlan, pairs: Sequence[PlannedPair], caps: Mapping[str, int], model: CostModel | None
+    plan: CollectionPlan, pairs: Sequence[PlannedPair], case_set: CaseSetFile, model: CostModel | None
 ) -> float | None:
+    """Most modeled cost of a window, warm-up calls included; None where no model prices every profile."""
     if model is None:
         return None
+    entries = {entry.case_id: entry for entry in case_set.entries}
+    warm_up = plan.warm_up_calls_per_profile
+    output = sum(entries[pair.case_id].maximum_output_tokens for pair in pairs) + warm_up
+    prompt = sum(most_prompt_tokens(entries[pair.case_id]) for pair in pairs) + warm_up * TEMPLATE_TOKENS
     prices = {entry.profile_id: entry.price for entry in model.profiles}
     total = 0.0
     for target in plan.targets:
@@ -165,10 +199,10 @@ def _cost(
         if price is None:
             return None
         if isinstance(price, TokenPrice):
-            total += sum(caps[pair.case_id] for pair in pairs) * price.output_usd_per_million / 1e6
+            total += (output * price.output_usd_per_million + prompt * price.input_usd_per_million) / 1e6
         else:
             total += (
-                len(pairs)
+                (len(pairs) + warm_up)
                 * plan.attempt_timeout_ms
                 / 1000
                 * price.usd_per_device_second
@@ -176,6 +210,11 @@ def _cost(
                 / target.lane_width
             )
     return round(total, 6)
+
+
+def most_prompt_tokens(entry: CaseEntry) -> int:
+    """Most prompt tokens of a case: one per character of its length bucket's upper end, and a chat template."""
+    return int(entry.length_bucket.rpartition("-")[2]) + TEMPLATE_TOKENS
 
 
 def _target(inputs: PlanInputs, target: StudyTarget) -> PlanTarget:

@@ -4,7 +4,8 @@ Rules:
 
 1. A figure is ``no-worse`` where its whole interval is within the margin, ``worse`` where it is wholly beyond, else
    ``undecided``.
-2. Fewer groups or less coverage than the study asks for leaves the whole undecided.
+2. Fewer groups or less coverage than the study asks for leaves the whole undecided, and so does a server that gave no
+   single answer: it was gone, which is told before any figure.
 3. ``no-worse`` needs every deciding figure to be no worse. As each must hold, the error stays that of one figure.
 4. ``worse`` needs one figure whose lower bound is beyond its margin also at the level that all deciding figures share
    (Bonferroni): of many figures one is beyond by chance.
@@ -30,7 +31,11 @@ def within(bounds: Bounds, margin: float) -> Verdict:
 
 
 def overall(
-    rule: ComparisonRule, ratios: Sequence[RatioResult], failures: FailureResult, coverage: float | None
+    rule: ComparisonRule,
+    ratios: Sequence[RatioResult],
+    failures: FailureResult,
+    coverage: float | None,
+    silent: Sequence[str] = (),
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict over all figures, rules 2 to 5, and why it is not more than it is.
 
@@ -39,10 +44,11 @@ def overall(
         ratios: all ratios; only deciding ones count.
         failures: the failure difference.
         coverage: share of planned executions with a known outcome, 0 to 1.
+        silent: profiles of which no planned execution has an answer.
     """
     deciding = [result for result in ratios if result.deciding]
     results: tuple[RatioResult | FailureResult, ...] = (*deciding, failures)
-    lacking = _lacking(rule, deciding, coverage)
+    lacking = _lacking(rule, deciding, coverage, silent)
     if lacking:
         return "undecided", lacking
     if any(result.joint_low is not None and result.joint_low > result.margin for result in results):
@@ -52,9 +58,11 @@ def overall(
     return "undecided", tuple(_in_the_way(deciding, failures, rule.confidence))
 
 
-def _lacking(rule: ComparisonRule, deciding: Sequence[RatioResult], coverage: float | None) -> tuple[str, ...]:
+def _lacking(
+    rule: ComparisonRule, deciding: Sequence[RatioResult], coverage: float | None, silent: Sequence[str]
+) -> tuple[str, ...]:
     groups = max((result.groups for result in deciding), default=0)
-    reasons: list[str] = []
+    reasons = [f"no answer from {profile} in the whole window" for profile in silent]
     if groups < rule.minimum_groups:
         reasons.append(f"{groups} groups, the study asks for {rule.minimum_groups}")
     if coverage is None or coverage < rule.minimum_coverage:

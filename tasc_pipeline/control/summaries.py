@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from tasc_collector.contracts.report import ExecutionCounts, LatencySummary, ProfileSummary, ReasonCount
+from tasc_collector.contracts.reasons import ReasonCount
+from tasc_collector.contracts.report import ExecutionCounts, LatencySummary, ProfileSummary
 from tasc_pipeline.control.observations import Observation
 from tasc_pipeline.control.pairing import LATENCY_OF
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic.alias_generators import to_camel
+
 from tasc_collector.contracts.comparison import Comparison
 from tasc_collector.contracts.manifest import membership_digest
 from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.contracts.window import WindowDeclaration
-from tasc_collector.errors import NotAuthorized
+from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized
 from tasc_collector.signing import SigningKey
 
 MINUTE_MS = 60_000
@@ -74,6 +76,100 @@ def declare(
         declared_at=declared_at,
         authorization_digest=authorization_digest,
     )
+
+
+_FIXED = (
+    "study_id",
+    "study_kind",
+    "protocol_digest",
+    "window_id",
+    "window_class",
+    "event_time_start_inclusive",
+    "event_time_end_exclusive",
+    "membership_rule",
+    "membership_digest",
+)
+"""What a revision keeps of the declaration before it."""
+
+
+def revise(
+    before: WindowDeclaration, *, ingestion_watermark: str, declared_at: str, key: SigningKey, key_id: str
+) -> WindowDeclaration:
+    """Declare and sign the next revision of a window, for evidence that came late. Nothing is sent under it.
+
+    Args:
+        before: the newest declaration of the window.
+        ingestion_watermark: until when evidence counts in the revision.
+        declared_at: now.
+        key: of the operator.
+        key_id: its id in the key ring.
+
+    Raises:
+        NotAuthorized: the window is not over, or the watermark would move back.
+        InputError: a comparison has no late evidence.
+    """
+    where = before.window_key
+    if before.study_kind == "comparison":
+        raise InputError(
+            "a comparison has no late evidence",
+            where=where,
+            field="revision",
+            rule="only windows of decision studies are revised",
+            way_out=f"seal a new window: tasc seal {before.study_id}",
+        )
+    if declared_at < before.event_time_end_exclusive:
+        raise NotAuthorized(
+            "the window is not over",
+            where=where,
+            field="revision",
+            rule=f"a revision is declared after {before.event_time_end_exclusive}",
+            way_out="wait for its end",
+        )
+    if ingestion_watermark < before.ingestion_watermark:
+        raise NotAuthorized(
+            "the watermark never moves back",
+            where=where,
+            field="ingestionWatermark",
+            rule=f"not before {before.ingestion_watermark}",
+            way_out="choose a later watermark",
+        )
+    return WindowDeclaration.sign_with(
+        key,
+        key_id,
+        **{name: getattr(before, name) for name in _FIXED},
+        revision=before.revision + 1,
+        predecessor_digest=before.digest,
+        ingestion_watermark=ingestion_watermark,
+        declared_at=declared_at,
+        authorization_digest=None,
+    )
+
+
+def check_revision(before: WindowDeclaration, after: WindowDeclaration) -> None:
+    """Check that ``after`` is the revision that follows ``before``.
+
+    Raises:
+        DigestMismatch: it follows another declaration, or changes more than its watermark; names the field.
+    """
+    changed = [name for name in _FIXED if getattr(before, name) != getattr(after, name)]
+    for holds, field, rule in (
+        (after.predecessor_digest == before.digest, "predecessorDigest", "a revision names the declaration before it"),
+        (after.revision == before.revision + 1, "revision", "a revision is the next number"),
+        (not changed, to_camel(changed[0]) if changed else None, "a revision changes nothing but the watermark"),
+        (
+            after.ingestion_watermark >= before.ingestion_watermark,
+            "ingestionWatermark",
+            "the watermark never moves back",
+        ),
+    ):
+        if not holds:
+            raise DigestMismatch(
+                "not a revision of the declaration before it",
+                where=after.window_key,
+                field=field,
+                rule=rule,
+                way_out=f"revise the window anew: tasc seal --revise {before.window_key}",
+            )
 
 
 def window_id(study_id: str, start: str) -> str:

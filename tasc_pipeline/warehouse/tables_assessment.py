@@ -20,6 +20,12 @@ class WindowRow:
     revision: Annotated[int, integer("From 1; a revision adds late evidence and sends nothing.", "count")]
     window_class: Annotated[str, word("observation or decisive; only decisive ones move a controller.")]
     purpose: Annotated[str, word("comparison, development, holdout, window or monitoring.")]
+    predecessor_study_id: Annotated[str | None, word("Study that this one was forked from, null where it was not.")] = (
+        None
+    )
+    lineage_id: Annotated[
+        str, word("First study of the line: the same for a study and all its successors, so it unites their windows.")
+    ]
     event_time_start: Annotated[int, instant("First instant of the window.")]
     event_time_end: Annotated[int, instant("First instant after the window.")]
     ingestion_watermark: Annotated[int, instant("Evidence counts until then.")]
@@ -56,17 +62,24 @@ class EvidenceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedScoreRow:
-    """One score or subscore as reported; nothing here was computed by this project."""
+    """One score as reported; nothing here was computed by this project, and no gate reads it."""
 
     window_key: Annotated[str, WINDOW_KEY]
-    evidence_digest: Annotated[str, identity("Digest of the evidence.", prefix="sha256:")]
-    trace_id: Annotated[str, TRACE_ID]
+    source: Annotated[str, word("evaluator-evidence, or lm-evaluation-harness: scores of other generations.")]
+    evidence_digest: Annotated[
+        str | None, identity("Digest of the evidence; null where it is not signed evidence.", prefix="sha256:")
+    ] = None
+    trace_id: Annotated[str | None, TRACE_ID] = None
     profile_id: Annotated[str, PROFILE_ID]
-    case_id: Annotated[str, word("Case.")]
-    score_id: Annotated[str, word("'primary' or the subscore's id.")]
+    case_id: Annotated[str, word("Case; of a harness <task>-<document id>.")]
+    score_id: Annotated[str, word("'primary', the subscore's id, or the harness's metric and filter.")]
     score: Annotated[float, number("As reported.", "of its range")]
-    range_minimum: Annotated[float, number("Lowest possible score.", "of its range")]
-    range_maximum: Annotated[float, number("Highest possible score.", "of its range")]
+    range_minimum: Annotated[float | None, number("Lowest possible score; null where not stated.", "of its range")] = (
+        None
+    )
+    range_maximum: Annotated[float | None, number("Highest possible score; null where not stated.", "of its range")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +89,12 @@ class GateRow:
     window_key: Annotated[str, WINDOW_KEY]
     study_id: Annotated[str, word("Study.")]
     candidate_profile_id: Annotated[str | None, word("Candidate of a comparison; null for a decision's gate.")] = None
-    gate: Annotated[str, word("Gate id; of a comparison metric and statistic, such as ttft-median-ratio.")]
+    gate: Annotated[
+        str,
+        word(
+            "Gate id, with its slice where it has one; of a comparison metric and statistic, such as ttft-median-ratio."
+        ),
+    ]
     operator: Annotated[str, word("<= or >=.")]
     threshold: Annotated[float, number("Bound.", "of the gate")]
     actual: Annotated[float | None, number("Estimate.", "of the gate")] = None
@@ -85,7 +103,9 @@ class GateRow:
     confidence: Annotated[float | None, number("Confidence of the interval.", "share")] = None
     interval_method: Annotated[str | None, word("How the interval was made.")] = None
     evidence_class: Annotated[str, word("measured, reported, modeled or unavailable.")]
-    verdict: Annotated[str, word("passed or failed; of a comparison no-worse, worse or undecided.")]
+    verdict: Annotated[
+        str, word("passed, failed, undecided or unavailable; of a comparison no-worse, worse or undecided.")
+    ]
     deciding: Annotated[bool, flag("False for a figure that is shown but does not enter the verdict.")]
     pairs: Annotated[int | None, integer("Pairs behind the estimate.", "count")] = None
     reason: Annotated[str | None, word("Why it is what it is, where a word says it.")] = None

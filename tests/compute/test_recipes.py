@@ -78,7 +78,7 @@ def test_without_a_port_one_is_searched_from_the_engines_own_on(tmp_path, host):
     [
         ("", "r.toml: schema: is missing -> correct the recipe"),
         ("schema = 'x'", "r.toml: schema: must be tasc-engine-recipe-v1 -> correct the recipe"),
-        ("a = [", "r.toml: is no TOML -> correct its syntax"),
+        ("a = [", "r.toml:1: is no TOML -> correct the line"),
         (GOOD.replace("champion", "Champion"), "r.toml: name: is no instance name: lower-case letters"),
         (GOOD.replace("champion", "../x"), "r.toml: name: is no instance name"),
         (GOOD.replace("llamacpp", "ollama"), "r.toml: engine: must be one of vllm, sglang, llamacpp, mlx, exllamav3"),
@@ -151,9 +151,35 @@ def test_the_digest_of_a_model_folder_depends_on_every_file(tmp_path):
 
 def test_the_examples_are_recipes_on_fixed_ports():
     recipes = [read_recipe(path) for path in sorted(EXAMPLES.glob("*.toml"))]
-    assert [(recipe.name, recipe.port) for recipe in recipes] == [("demo-candidate", 18112), ("demo-champion", 18111)]
+    assert [(recipe.name, recipe.port) for recipe in recipes] == [
+        ("demo-candidate", 18112),
+        ("demo-champion", 18111),
+        ("demo-chat-candidate", 18113),
+    ]
 
 
 def test_a_recipe_that_is_no_file_is_refused(tmp_path):
     with pytest.raises(RecipeError, match="cannot be read"):
         read_recipe(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('schema = "tasc-engine-recipe-v1"\nname = = secret\n', "r.toml:2"),
+        ('name = "one"\nname = "secret"\n', "r.toml:2"),
+        ('schema = "tasc-engine-recipe-v1"\nname = "secret', "r.toml:2"),
+        ("devices = [\n", "r.toml:1"),
+        ("[knobs]\n\n\nmax_context_length = secret\n", "r.toml:4"),
+    ],
+)
+def test_a_file_that_is_no_toml_names_its_line_and_quotes_nothing_of_it(text: str, where: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        parse(text)
+    assert refused.value.where == where and refused.value.what == "is no TOML"
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_that_is_no_utf8_is_no_toml(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="is no TOML"):
+        parse_recipe(b'name = "\xff"\n', "r.toml", tmp_path)

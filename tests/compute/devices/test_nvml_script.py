@@ -67,6 +67,7 @@ def test_a_device_is_reported_with_null_where_nvml_refuses() -> None:
                 "temperature": 61,
                 "milliwatts": 312450,
                 "limitMilliwatts": None,
+                "slowdowns": None,
                 "mig": False,
                 "slices": [],
             }
@@ -118,3 +119,9 @@ def test_the_script_runs_apart_from_this_project_and_answers_json() -> None:
     done = subprocess.run([sys.executable, "-I", str(_SCRIPT)], capture_output=True, check=True, cwd="/", timeout=120)
     assert set(json.loads(done.stdout)) in ({"error"}, {"driver", "devices"})
     assert "tasc" not in Path(_SCRIPT).read_text(encoding="utf-8").split('"""', 2)[2]
+
+
+def test_why_clocks_are_low_is_asked_under_both_of_its_names() -> None:
+    new = bindings(nvmlDeviceGetCurrentClocksEventReasons=lambda _: 0x24)
+    old = bindings(nvmlDeviceGetCurrentClocksThrottleReasons=lambda _: 0x40)
+    assert [nvml_script.report(module)["devices"][0]["slowdowns"] for module in (new, old)] == [0x24, 0x40]

@@ -1,0 +1,346 @@
+"""What a decision study's window is decided on: its files, journal, scrapes and evidence, read and compared.
+
+The steps; the first that does not hold names itself and nothing is assessed:
+
+1. The analysis plan is the one that the collection plan names, is of this protocol, and was pinned before the study's first
+   window began. ``paired-group-percentile-v1`` goes with envelope times: that is engine v2, and nothing else is.
+2. The cost model is the one that protocol and plan name, by digest. A study without one has no costs.
+3. The frozen policy is one of the study's; development takes all of them.
+4. Evidence is that of the window's traces, produced until the assessment and the watermark, checked as of the
+   assessment. What is not trusted is counted with its reason and scores nothing.
+5. Traces and evidence join (``control.joining``); duplicates, conflicts and orphans are refused, because a table from
+   which rows were dropped is not the table that was collected.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import orjson
+
+from tasc_collector.contracts.base import Parsed
+from tasc_collector.contracts.envelope import TraceEnvelope
+from tasc_collector.contracts.operations import AnalysisPlan
+from tasc_collector.contracts.policy import PolicyBundle
+from tasc_collector.contracts.protocol import CostModeled, ExperimentProtocol
+from tasc_collector.contracts.report import DecisionSources
+from tasc_collector.contracts.scalars import timestamp_ms
+from tasc_collector.errors import DigestMismatch, InputError
+from tasc_pipeline.control.decisions.building import Row, priced, units_of
+from tasc_pipeline.control.decisions.capacity import Capacity, capacity_of
+from tasc_pipeline.control.decisions.costs import CostRule
+from tasc_pipeline.control.decisions.deciding import DecidedWindow, DecisionInputs
+from tasc_pipeline.control.decisions.units import Lack
+from tasc_pipeline.control.engine import Table, refuse_problems, table_of
+from tasc_pipeline.control.engine_dataset import Sources
+from tasc_pipeline.control.identifiers import texts
+from tasc_pipeline.control.joined_rows import JoinedRows, Outcome
+from tasc_pipeline.control.trace_checks import ProtocolTerms
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.window_index import window_facts
+from tasc_pipeline.steps.approved import ApprovedPlan
+from tasc_pipeline.steps.close import ClosedWindow
+from tasc_pipeline.steps.conditions import conditions
+from tasc_pipeline.steps.earlier import earlier_decisions
+from tasc_pipeline.steps.evidence import CheckedEvidence, check_window_evidence
+from tasc_pipeline.steps.metrics import read_scrapes
+from tasc_pipeline.steps.observing import observation
+from tasc_pipeline.warehouse.rows import Execution
+
+_PHASES: Mapping[str, Literal["development", "holdout", "window"]] = {
+    "development": "development",
+    "holdout": "holdout",
+    "window": "window",
+    "monitoring": "window",
+}
+_LACK_OF: Mapping[int, Lack] = {Outcome.ABSTAINED: Lack.ABSTAINED, Outcome.INVALID: Lack.INVALID}
+_NO_PRICE = "cost-model-without-profile"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionMaterial:
+    """A decision study's closed window with everything read.
+
+    Args:
+        approved: study, declaration and plan.
+        closed: link, manifest and executions.
+        protocol: as it was read.
+        analysis: the plan that selects the analysis.
+        evidence: checked as of the assessment; only what was produced until the watermark.
+        table: traces and evidence, joined.
+        phase: by the plan's purpose.
+        as_of: instant of the assessment.
+    """
+
+    approved: ApprovedPlan
+    closed: ClosedWindow
+    protocol: Parsed[ExperimentProtocol]
+    analysis: AnalysisPlan
+    evidence: CheckedEvidence
+    table: Table
+    phase: Literal["development", "holdout", "window"]
+    as_of: str
+
+    @property
+    def engine_v2(self) -> bool:
+        """Whether the plan selects the original's analysis."""
+        return self.analysis.interval == "paired-group-percentile-v1"
+
+
+def read_material(home: Home, approved: ApprovedPlan, closed: ClosedWindow, as_of: str) -> DecisionMaterial:
+    """Read and compare what a window is decided on; see the steps of this module.
+
+    Args:
+        home: the state folder.
+        approved: the window's plan with its study.
+        closed: what was collected.
+        as_of: instant of the assessment.
+
+    Raises:
+        InputError: a file is missing or breaks a rule, or rows must not be joined.
+        DigestMismatch: a file is not the one that the plan names.
+    """
+    protocol = approved.study.protocol
+    if protocol is None:
+        raise InputError(
+            "this is no decision study",
+            where=approved.study.study.study_id,
+            field="kind",
+            way_out="a comparison needs neither scores nor an analysis plan",
+        )
+    analysis = _analysis(home, approved)
+    watermark = approved.declaration.record.ingestion_watermark
+    evidence = _until(check_window_evidence(home, approved.window_key, as_of), watermark)
+    traces = [_trace(item) for item in closed.collected.executions if item.envelope is not None]
+    # the envelopes come from this project's own journal, whose MACs were checked while it was read
+    table = table_of(Sources(ProtocolTerms.of(protocol), traces, evidence.receipts, evidence.snapshot), verified=True)
+    refuse_problems(table.rows.problems)
+    purpose = approved.plan.record.purpose
+    return DecisionMaterial(approved, closed, protocol, analysis, evidence, table, _PHASES[purpose], as_of)
+
+
+def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
+    """What our own analysis is a function of.
+
+    Raises:
+        DigestMismatch: the cost model is not the one that protocol and plan name.
+        InputError: an earlier window of a sequential plan was not assessed.
+    """
+    approved, closed, analysis = material.approved, material.closed, material.analysis
+    plan, protocol = approved.plan.record, material.protocol.record
+    costs, cost_reason = cost_rules(approved)
+    rows = priced(_rows(material), costs)
+    slices = sorted({*analysis.slice_gates, *protocol.critical_slices})
+    policies = policies_of(material)
+    return DecisionInputs(
+        protocol=protocol,
+        protocol_digest=plan.protocol_digest,
+        analysis=analysis,
+        analysis_digest=analysis.digest,
+        window=decided_window(material),
+        policies=policies,
+        units=units_of(rows, costs, slices),
+        observations=[row.observation for row in rows],
+        capacity=_capacity(home, approved),
+        sources=DecisionSources(
+            phase=material.phase,
+            assessment_context_digest=material.evidence.context.context_digest,
+            dataset_digest=material.table.dataset.digest,
+            evaluator_set_digest=material.table.dataset.evaluator_set_digest,
+            cost_model_digest=plan.cost_model_digest,
+            window_manifest_digest=None if closed.manifest is None else closed.manifest.self_digest,
+        ),
+        as_of=material.as_of,
+        cost_reason=cost_reason,
+        rejected=rejected_evidence(material),
+        earlier=earlier_decisions(
+            home,
+            approved,
+            policies[0].policy_digest if len(policies) == 1 else None,
+            analysis.digest,
+            complete=analysis.sequential,
+        ),
+        conditions=conditions(home, approved),
+    )
+
+
+def decided_window(material: DecisionMaterial) -> DecidedWindow:
+    """Which window it is."""
+    plan, declaration = material.approved.plan.record, material.approved.declaration.record
+    return DecidedWindow(
+        study_id=plan.study_id,
+        window_key=material.approved.window_key,
+        declaration_digest=declaration.digest,
+        plan_digest=plan.digest,
+        policy_digest=plan.policy_digest,
+        trace_set_digest=material.closed.collected.trace_set_digest,
+        start=declaration.event_time_start_inclusive,
+        watermark=declaration.ingestion_watermark,
+    )
+
+
+def policies_of(material: DecisionMaterial) -> list[PolicyBundle]:
+    """What is ruled on: the frozen policy; in development every policy but the control.
+
+    Raises:
+        InputError: the plan's policy is not one of the study's.
+    """
+    study, digest = material.approved.study, material.approved.plan.record.policy_digest
+    if material.phase == "development":
+        return [policy for _, policy in sorted(study.policies.items()) if policy.kind != "expert-only"]
+    if digest not in study.policies:
+        raise InputError(
+            "the frozen policy is not among the study's policies",
+            where=material.approved.window_key,
+            field="policyDigest",
+            rule=digest,
+            way_out="restore the study's folder policies/ from a backup",
+        )
+    return [study.policies[digest]]
+
+
+def cost_rules(approved: ApprovedPlan) -> tuple[dict[str, CostRule], str | None]:
+    """How every profile's calls are priced, and why they are not where they are not.
+
+    Raises:
+        DigestMismatch: the cost model is not the one that protocol and plan name.
+    """
+    study, plan = approved.study, approved.plan.record
+    allocation = study.rules.cost_allocation
+    named = allocation.model_digest if isinstance(allocation, CostModeled) else None
+    model = None if study.cost_model is None else study.cost_model.record
+    if model is None and named is None:
+        return {}, "no-cost-model"
+    if model is None or model.digest != named or plan.cost_model_digest != named:
+        raise DigestMismatch(
+            "the cost model is not the one that protocol and plan name",
+            where=approved.window_key,
+            field="costModelDigest",
+            rule=f"protocol {named or 'none'}, plan {plan.cost_model_digest or 'none'}",
+            way_out="restore the study's cost model; other prices are another study: tasc study fork",
+        )
+    rules = {
+        item.profile_id: CostRule(item.price, plan.generation.maximum_output_tokens, plan.attempt_timeout_ms)
+        for item in model.profiles
+    }
+    lacking = [target.profile_id for target in plan.targets if target.profile_id not in rules]
+    return rules, _NO_PRICE if lacking else None
+
+
+def _analysis(home: Home, approved: ApprovedPlan) -> AnalysisPlan:
+    """Step 1."""
+    study, plan = approved.study, approved.plan.record
+    if study.analysis is None:
+        raise InputError(
+            "the study has no analysis plan",
+            where=str(study.folder / "study.toml"),
+            field="analysis_plan",
+            rule="a decision is analysed as it was planned before its first window",
+            way_out="make the decision study with: tasc study new --decision",
+        )
+    analysis = study.analysis.record
+    for field, found, wanted in (
+        ("analysisPlanDigest", analysis.digest, plan.analysis_plan_digest),
+        ("protocolDigest", analysis.protocol_digest, plan.protocol_digest),
+    ):
+        if found != wanted:
+            raise DigestMismatch(
+                "the analysis plan is not the one that the collection plan names",
+                where=approved.window_key,
+                field=field,
+                rule=f"{wanted or 'none'}",
+                way_out="restore the study's analysis plan; another analysis is another study: tasc study fork",
+            )
+    first = min(
+        item.starts_at for item in window_facts(home).values() if item.study_id == plan.study_id and item.starts_at
+    )
+    if analysis.pinned_at > first:
+        raise InputError(
+            f"the analysis plan was pinned after the study's first window began at {first}",
+            where=approved.window_key,
+            field="pinnedAt",
+            rule="an analysis is chosen before anything is seen",
+            way_out="make a new study; its windows are analysed as it says from the first one: tasc study fork",
+        )
+    if (analysis.interval, analysis.timing_source) == ("paired-group-percentile-v1", "timeline"):
+        raise InputError(
+            "paired-group-percentile-v1 goes with envelope times",
+            where=approved.window_key,
+            field="timingSource",
+            rule="both together are engine v2, exactly the original's",
+            way_out="choose studentized-cluster-bootstrap for timeline times, or envelope times, in a new study",
+        )
+    return analysis
+
+
+def _until(checked: CheckedEvidence, watermark: str) -> CheckedEvidence:
+    """The evidence that was produced until the watermark; later evidence belongs to a revision."""
+    receipts = tuple(item for item in checked.receipts if item.evidence.produced_at <= watermark)
+    return replace(checked, receipts=receipts)
+
+
+def _trace(item: Execution) -> Parsed[TraceEnvelope]:
+    assert item.envelope is not None and item.envelope_bytes is not None  # noqa: S101 - the caller took those that have one
+    return Parsed(item.envelope, orjson.loads(item.envelope_bytes))
+
+
+def _rows(material: DecisionMaterial) -> list[Row]:
+    """Every planned execution with its score; times from the plan's source."""
+    joined = material.table.rows
+    scores = {
+        trace_id: (outcome, score)
+        for trace_id, outcome, score in zip(
+            texts(joined.executions.trace_id), joined.outcome.tolist(), joined.score.tolist(), strict=True
+        )
+    }
+    envelope = material.analysis.timing_source == "envelope"
+    times = _envelope_times(joined) if envelope else {}
+    return [_row(item, scores, times, envelope=envelope) for item in material.closed.collected.executions]
+
+
+def _row(
+    item: Execution,
+    scores: Mapping[str, tuple[int, float]],
+    times: Mapping[str, tuple[float | None, float]],
+    *,
+    envelope: bool,
+) -> Row:
+    seen = observation(item)
+    trace = item.envelope
+    outcome, score = scores.get(item.trace_id or "", (int(Outcome.MISSING), float("nan")))
+    if envelope and trace is not None:
+        ttft_ms, e2e_ms = times[trace.trace_id]
+        seen = replace(seen, ttft_ms=ttft_ms, e2e_ms=e2e_ms, itl_p50_ms=None, itl_p95_ms=None, tpot_ms=None)
+    known = trace is not None and outcome in (Outcome.SCORED, Outcome.FAILURE_ZERO)
+    return Row(
+        observation=seen,
+        slices=item.slices,
+        route_signal=None if trace is None or trace.route_signal is None else trace.route_signal.value,
+        started_ms=None if trace is None else float(timestamp_ms(trace.attempts[-1].observer_timings.started_at)),
+        score=score if known else None,
+        lack=Lack.NONE if known else _LACK_OF.get(outcome, Lack.MISSING),
+    )
+
+
+def _envelope_times(joined: JoinedRows) -> dict[str, tuple[float | None, float]]:
+    columns = joined.executions
+    return {
+        trace_id: (None if ttft != ttft else ttft, e2e)
+        for trace_id, ttft, e2e in zip(
+            texts(columns.trace_id), columns.ttft_ms.tolist(), columns.e2e_ms.tolist(), strict=True
+        )
+    }
+
+
+def _capacity(home: Home, approved: ApprovedPlan) -> dict[str, Capacity]:
+    scrapes = read_scrapes(home, approved.collected_as, approved.ring)
+    return {target.profile_id: capacity_of(scrapes, target.endpoint_alias) for target in approved.plan.record.targets}
+
+
+def rejected_evidence(material: DecisionMaterial) -> dict[str, int]:
+    """Evidence that does not count, by its reason."""
+    joined = material.table.rows
+    return dict(sorted(Counter(joined.reason_words[place] for place in joined.rejected[1].tolist()).items()))

@@ -9,5 +9,7 @@ from __future__ import annotations
 import dagster as dg
 
 PARTITIONS_NAME = "sealed_window"
+PARTITION_TAG = "dagster/partition"
+"""The tag by which UI, sensors, backfills and `job launch` say which window a run is of."""
 sealed_windows = dg.DynamicPartitionsDefinition(name=PARTITIONS_NAME)
 one_window_per_run = dg.BackfillPolicy.multi_run(1)

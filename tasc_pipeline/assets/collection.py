@@ -10,15 +10,28 @@ from datetime import timedelta
 import dagster as dg
 
 from tasc_collector.limits import RECEIPT_HOURS, RECEIPT_HOURS_MAX
-from tasc_collector.shadow.progress import Snapshot
+from tasc_pipeline.assets.described import columns
 from tasc_pipeline.assets.metadata import collection_metadata, plan_metadata, receipts_metadata, window_metadata
+from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps import close, collect, plan
+from tasc_pipeline.steps import close, collect
+from tasc_pipeline.steps.approved import load_approved, load_receipts
+from tasc_pipeline.steps.watch import also_watching
+from tasc_pipeline.warehouse.schemas import (
+    ATTEMPTS,
+    DEVICE_SAMPLES,
+    ENVELOPES,
+    METRIC_HISTOGRAMS,
+    METRIC_SAMPLES,
+    RECEIPTS,
+    TOKEN_EVENTS,
+    TRACES,
+)
 
 OWNERS = ["team:inference-platform"]
-OBSERVE_EVERY_S = 15.0
-"""A Dagster event costs milliseconds: progress is one observation per quarter minute, never one per call."""
+SETTLE_JOB = "settle_window"
+"""The job over the same assets that sends nothing."""
 RECEIPTS_FRESH = dg.FreshnessPolicy.time_window(
     warn_window=timedelta(hours=RECEIPT_HOURS), fail_window=timedelta(hours=RECEIPT_HOURS_MAX)
 )
@@ -33,11 +46,12 @@ RECEIPTS_FRESH = dg.FreshnessPolicy.time_window(
     owners=OWNERS,
     code_version="1",
     freshness_policy=RECEIPTS_FRESH,
+    metadata=columns(RECEIPTS),
     description="The capability receipts that the window's plan pins, each loaded by digest and verified. A missing one fails.",
 )
 def capability_receipts(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Load exactly the receipts that the plan pins."""
-    loaded = plan.load_receipts(state.home(), context.partition_key)
+    loaded = load_receipts(state.home(), context.partition_key)
     return dg.MaterializeResult(metadata=receipts_metadata(loaded), data_version=dg.DataVersion(loaded.digest))
 
 
@@ -53,7 +67,7 @@ def capability_receipts(context: dg.AssetExecutionContext, state: StateFolder) -
 )
 def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Load the approved plan."""
-    approved = plan.load_approved(state.home(), context.partition_key)
+    approved = load_approved(state.home(), context.partition_key)
     return dg.MaterializeResult(metadata=plan_metadata(approved), data_version=dg.DataVersion(approved.digest))
 
 
@@ -63,6 +77,7 @@ def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.Mater
         dg.AssetSpec(
             "accepted_traces",
             deps=[run_plans],
+            metadata=columns(TRACES, ATTEMPTS, TOKEN_EVENTS, ENVELOPES),
             group_name="evidence",
             kinds={"parquet"},
             owners=OWNERS,
@@ -74,6 +89,7 @@ def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.Mater
         dg.AssetSpec(
             "device_snapshots",
             deps=[run_plans],
+            metadata=columns(DEVICE_SAMPLES),
             group_name="evidence",
             kinds={"parquet"},
             owners=OWNERS,
@@ -84,6 +100,7 @@ def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.Mater
         dg.AssetSpec(
             "metric_samples",
             deps=[run_plans],
+            metadata=columns(METRIC_SAMPLES, METRIC_HISTOGRAMS),
             group_name="evidence",
             kinds={"parquet"},
             owners=OWNERS,
@@ -99,26 +116,16 @@ def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.Mater
 def collection(context: dg.AssetExecutionContext, state: StateFolder) -> Iterator[dg.MaterializeResult[None]]:
     """Collect the window, or finish it; publish what it left."""
     home, window_key = state.home(), context.partition_key
+    show = observing(context, "accepted_traces")
 
-    def show(snapshot: Snapshot) -> None:
-        context.log_event(
-            dg.AssetObservation(
-                "accepted_traces",
-                partition=window_key,
-                metadata={
-                    "done": snapshot.done,
-                    "total": snapshot.total,
-                    "rate_per_s": snapshot.rate_per_s or 0.0,
-                    "left_s": snapshot.left_s or 0.0,
-                },
-            )
-        )
-
-    result = collect.collect(home, window_key, show=show, show_every_s=OBSERVE_EVERY_S)
+    # a run has its job from the start: neither a tag nor a config can make a settlement send
+    send = context.run.job_name != SETTLE_JOB
+    result = collect.collect(home, window_key, show=show, show_every_s=OBSERVE_EVERY_S, send=send)
     if result.stopped_by_signal:
         raise dg.DagsterExecutionInterruptedError
     # every durable write is done before the first yield: a consumer that fails at a yield closes this generator
-    published = collect.publish(home, window_key)
+    with also_watching(show, OBSERVE_EVERY_S):
+        published = collect.publish(home, window_key)
     for name in ("accepted_traces", "device_snapshots", "metric_samples"):
         yield dg.MaterializeResult(
             asset_key=name,

@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 
 from tasc_collector.shadow.runner import RunResult
+from tasc_pipeline.steps.approved import ApprovedPlan, LoadedReceipts
 from tasc_pipeline.steps.close import ClosedWindow
 from tasc_pipeline.steps.collect import ASSET_TABLES, Publication
-from tasc_pipeline.steps.plan import ApprovedPlan, LoadedReceipts
 
 Metadata = Mapping[str, Any]  # Any: whatever Dagster takes as a metadata value
 
@@ -53,8 +53,9 @@ def plan_metadata(approved: ApprovedPlan) -> Metadata:
         "study": plan.study_id,
         "purpose": plan.purpose,
         "plan_digest": approved.digest,
-        "approved_at": approved.approval.record.approved_at,
-        "approved_by": approved.approval.record.signature.authority_key_id,
+        "approved_at": approved.approved_at,
+        "approved_by": approved.pinned_by.signature.authority_key_id,
+        "authorization": None if approved.authorization is None else approved.authorization.record.authorization_id,
         "expires_at": plan.expires_at,
         "cases": plan.cases.count,
         "max_network_calls": plan.budget.max_network_calls,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from tasc_collector.contracts.report import AssessmentReport
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.steps import assess
 from tasc_pipeline.steps.catalogue import WindowLine
+
+CATALOGUE_ROWS = 100
+"""Windows in the table of the catalogue's metadata; `tasc status` and SQL show all."""
 
 
 def assessment_metadata(
@@ -28,9 +32,14 @@ def assessment_metadata(
         for latency in profile.latencies:
             if latency.p50_ms is not None:
                 figures[f"{profile.role}_{latency.metric}_p50_ms"] = latency.p50_ms
+    verdicts, sentences = outcomes(report)
+    if report.decision is not None:
+        for gate in report.decision.gates:
+            if gate.actual is not None:
+                figures[f"gate_{gate.id}{f'_{gate.slice}' if gate.slice else ''}".replace("-", "_")] = gate.actual
     return {
-        "verdict": ", ".join(result.verdict for result in report.comparisons),
-        "sentence": dg.MetadataValue.md("  \n".join(result.sentence for result in report.comparisons)),
+        "verdict": ", ".join(verdicts),
+        "sentence": dg.MetadataValue.md("  \n".join(sentences)),
         "report": dg.MetadataValue.md(assess.render(home, report).markdown),
         "report_file": dg.MetadataValue.path(str(assess.report_path(home, report.window_key))),
         "planned": report.counts.planned,
@@ -42,15 +51,33 @@ def assessment_metadata(
     }
 
 
+def outcomes(report: AssessmentReport) -> tuple[list[str], list[str]]:
+    """Verdicts or status, and the sentences that a person reads."""
+    results: list[tuple[str, str]] = [(result.verdict, result.sentence) for result in report.comparisons]
+    if report.decision is not None:
+        results.append((report.decision.status, report.decision.sentence))
+    return [verdict for verdict, _ in results], [sentence for _, sentence in results]
+
+
 def catalogue_metadata(
     windows: Sequence[WindowLine],
 ) -> Mapping[str, Any]:  # Any: whatever Dagster takes as a metadata value
-    """All windows as a table."""
-    rows = [
-        dg.TableRecord(
-            {"window": line.window_key, "study": line.study_id, "stage": line.stage, "verdict": line.verdict or ""}
-        )
-        for line in windows
-    ]
-    schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in ("window", "study", "stage", "verdict")])
-    return {"windows": len(rows), "table": dg.MetadataValue.table(rows, schema=schema)} if rows else {"windows": 0}
+    """Counts over all windows as numbers, and the newest current ones as a table: an event is no place for 20,000 rows."""
+    current = sorted((line for line in windows if line.current), key=lambda line: line.ends_at, reverse=True)
+    stages = Counter(line.stage for line in current)
+    found: dict[str, Any] = {  # Any: as above
+        "windows": len(current),
+        "revisions_replaced": len(windows) - len(current),
+        "dagster/row_count": len(windows),
+        **{f"windows_{stage}": count for stage, count in sorted(stages.items())},
+    }
+    if current:
+        rows = [
+            dg.TableRecord(
+                {"window": line.window_key, "study": line.study_id, "stage": line.stage, "verdict": line.verdict or ""}
+            )
+            for line in current[:CATALOGUE_ROWS]
+        ]
+        schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in ("window", "study", "stage", "verdict")])
+        found["table"] = dg.MetadataValue.table(rows, schema=schema)
+    return found

@@ -65,34 +65,83 @@ class Bullets:
     items: tuple[str, ...]
 
 
-Block: TypeAlias = Heading | Statement | Paragraph | Grid | Charts | Bullets
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure at a glance: what it is, its value, its interval and bound, and its verdict in a word."""
 
+    name: str
+    value: str
+    detail: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Figures side by side; a table in Markdown."""
+
+    items: tuple[Tile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Two groups of blocks side by side; one after the other in Markdown and on a narrow screen."""
+
+    left: tuple[Block, ...]
+    right: tuple[Block, ...]
+
+
+Block: TypeAlias = Heading | Statement | Paragraph | Grid | Charts | Bullets | Tiles | Columns
+
+OPEN = "◆"
+"""Of a verdict that says neither yes nor no."""
 SYMBOLS = {
+    "passed": "●",
+    "failed": "✖",
     "no-worse": "●",
     "worse": "✖",
-    "undecided": "◆",
+    "undecided": OPEN,
     "PASS": "●",
+    "NOMINATED": "●",
+    "NO_CANDIDATE": "✖",
     "HOLD": "✖",
-    "INSUFFICIENT_EVIDENCE": "◆",
-    "STALE": "◆",
+    "INSUFFICIENT_EVIDENCE": OPEN,
+    "STALE": OPEN,
 }
 
 _CSS = """
-:root{color-scheme:light dark;--ink:#1f2328;--soft:#57606a;--line:#d0d7de;--page:#ffffff;--panel:#f6f8fa}
-@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--line:#3d444d;--page:#0d1117;--panel:#151b23}}
+:root{color-scheme:light dark;--ink:#1f2328;--soft:#57606a;--line:#d0d7de;--page:#ffffff;--panel:#f6f8fa;
+--good:#1a7f5a;--bad:#c0341d;--open:#6e7781}
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--line:#3d444d;--page:#0d1117;--panel:#151b23;
+--good:#3fb68b;--bad:#f0705a;--open:#9198a1}}
+*{box-sizing:border-box}
 body{margin:0 auto;max-width:1120px;padding:28px 24px;background:var(--page);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-h1{font-size:20px;margin:0 0 2px}h2{font-size:16px;margin:30px 0 8px}p{margin:6px 0}.soft{color:var(--soft)}
-.statement{border:1px solid var(--line);border-left:6px solid var(--ink);background:var(--panel);padding:12px 16px;
-margin:14px 0;border-radius:6px;font-size:17px}.statement b{margin-right:10px}
+h1{font-size:22px;margin:0 0 2px}h2{font-size:16px;margin:26px 0 8px}p{margin:6px 0}.soft{color:var(--soft)}
+.good{--tone:var(--good)}.bad{--tone:var(--bad)}.open{--tone:var(--open)}
+.statement{border:1px solid var(--line);border-left:8px solid var(--tone);background:var(--panel);padding:14px 18px;
+margin:14px 0;border-radius:6px;font-size:17px}
+.statement b{display:block;font-size:22px;color:var(--tone);margin-bottom:2px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px;margin:14px 0}
+.tile{border:1px solid var(--line);border-top:4px solid var(--tone);border-radius:6px;padding:9px 12px}
+.tile span{display:block;font-size:13px;color:var(--soft)}.tile .value{font-size:18px;white-space:nowrap;color:var(--ink);font-weight:600;
+font-variant-numeric:tabular-nums}.tile .mark{color:var(--tone);font-weight:600}
 table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
-th,td{padding:5px 10px;border-bottom:1px solid var(--line);text-align:right}
-th:first-child,td:first-child{text-align:left}
+th,td{padding:4px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
+th:first-child,td:first-child{text-align:left;padding-left:0;white-space:nowrap}th:last-child,td:last-child{padding-right:0}
 th{font-weight:600;color:var(--soft)}.charts{display:flex;flex-wrap:wrap;gap:18px}
-figure{margin:0;max-width:100%}figure svg{max-width:100%;height:auto}
-figcaption{color:var(--soft);font-size:13px;max-width:340px}
-.wide figcaption{max-width:none}ul{margin:6px 0;padding-left:20px}
+.columns{display:grid;grid-template-columns:minmax(0,6fr) minmax(0,5fr);gap:20px;align-items:start}
+@media(max-width:800px){.columns{grid-template-columns:1fr}}
+figure{margin:0;max-width:100%}figure svg{max-width:100%;height:auto;display:block}
+figcaption{color:var(--soft);font-size:13px;max-width:520px}
+.wide figcaption{max-width:none}ul{margin:6px 0;padding-left:20px}li{overflow-wrap:anywhere}
+@media print{body{max-width:none;padding:0}h2{break-after:avoid}figure,.tile,tr{break-inside:avoid}}
 """
+_TONES = {"●": "good", "✖": "bad", "◆": "open"}
+
+
+def marked(verdict: str) -> str:
+    """A verdict with its symbol, so that a column of them is read at a glance and without colour."""
+    return f"{SYMBOLS.get(verdict, OPEN)} {verdict}"
 
 
 def to_html(title: str, subtitle: str, blocks: Sequence[Block]) -> str:
@@ -118,8 +167,7 @@ def _html(block: Block) -> str:
         case Heading(text):
             return f"<h2>{_esc(text)}</h2>"
         case Statement(verdict, sentence):
-            symbol = SYMBOLS.get(verdict, "◆")
-            return f'<p class="statement"><b>{symbol} {_esc(verdict)}</b>{_esc(sentence)}</p>'
+            return f'<p class="statement {_tone(verdict)}"><b>{_esc(marked(verdict))}</b>{_esc(sentence)}</p>'
         case Paragraph(text):
             return f"<p>{_esc(text)}</p>"
         case Grid(names, rows):
@@ -130,6 +178,23 @@ def _html(block: Block) -> str:
             return '<div class="charts">' + "".join(_figure(item) for item in items) + "</div>"
         case Bullets(items):
             return "<ul>" + "".join(f"<li>{_esc(item)}</li>" for item in items) + "</ul>"
+        case Tiles(items):
+            return '<div class="tiles">' + "".join(_tile(item) for item in items) + "</div>"
+        case Columns(left, right):
+            sides = ("<div>" + "\n".join(_html(block) for block in side) + "</div>" for side in (left, right))
+            return '<div class="columns">' + "".join(sides) + "</div>"
+
+
+def _tile(tile: Tile) -> str:
+    return (
+        f'<div class="tile {_tone(tile.verdict)}"><span>{_esc(tile.name)}</span>'
+        f'<span class="value">{_esc(tile.value)}</span><span>{_esc(tile.detail)}</span>'
+        f'<span class="mark">{_esc(marked(tile.verdict))}</span></div>'
+    )
+
+
+def _tone(verdict: str) -> str:
+    return _TONES[SYMBOLS.get(verdict, OPEN)]
 
 
 def _figure(chart: Chart) -> str:
@@ -143,7 +208,7 @@ def _markdown(block: Block) -> str:
         case Heading(text):
             return f"## {_md(text)}"
         case Statement(verdict, sentence):
-            return f"**{SYMBOLS.get(verdict, '◆')} {_md(verdict)}** {_md(sentence)}"
+            return f"**{_md(marked(verdict))}** {_md(sentence)}"
         case Paragraph(text):
             return _md(text)
         case Grid(names, rows):
@@ -153,6 +218,11 @@ def _markdown(block: Block) -> str:
             return "\n\n".join(f"![{_md(item.caption)}]({_address(item.svg)})" for item in items)
         case Bullets(items):
             return "\n".join(f"- {_md(item)}" for item in items)
+        case Tiles(items):
+            rows = tuple((tile.name, tile.value, tile.detail, marked(tile.verdict)) for tile in items)
+            return _markdown(Grid(("figure", "champion → candidate", "ratio or difference", "verdict"), rows))
+        case Columns(left, right):
+            return "\n\n".join(_markdown(each) for each in (*left, *right))
 
 
 def _cells(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

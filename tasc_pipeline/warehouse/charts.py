@@ -20,8 +20,11 @@ from tasc_collector.contracts.report import ComparisonResult, ExecutionCounts, P
 from tasc_pipeline.warehouse.report_data import Curve, ReportData, Series
 
 NARROW_PX = 340
-"""Width of a chart in Dagster's metadata column; the HTML report puts three side by side."""
-WIDE_PX = 1060
+"""Width of a chart in Dagster's metadata column."""
+HALF_PX = 526
+"""Two of these stand side by side on the HTML page."""
+WIDE_PX = 1070
+"""The HTML page's whole width."""
 _DPI = 72
 _INK = "#010203"
 """Drawn in this colour, replaced by ``currentColor`` in the text of the SVG."""
@@ -49,7 +52,6 @@ _SETTINGS: dict[Any, Any] = {  # Any: matplotlib types each name apart
     "svg.fonttype": "none",
     "svg.hashsalt": "tasc",
     "font.family": "sans-serif",
-    "font.size": 8.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": _INK,
@@ -57,18 +59,16 @@ _SETTINGS: dict[Any, Any] = {  # Any: matplotlib types each name apart
     "xtick.color": _INK,
     "ytick.color": _INK,
     "text.color": _INK,
-    "axes.titlesize": 9.0,
     "axes.titlelocation": "left",
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
-    "legend.fontsize": 8.0,
 }
 
 
-def distribution(curves: Sequence[Curve], label: str) -> str:
+def distribution(curves: Sequence[Curve], label: str, *, width_px: int = NARROW_PX) -> str:
     """Share of calls within a latency, one line per profile; the axis ends at the 99th percentile."""
-    with mpl.rc_context(_SETTINGS):
-        figure, axes = _figure(NARROW_PX, 200)
+    with mpl.rc_context(_settings(width_px)):
+        figure, axes = _figure(width_px, 0.58)
         shares = [
             point / (len(curve.percentiles) - 1) for curve in curves[:1] for point in range(len(curve.percentiles))
         ]
@@ -89,15 +89,15 @@ def distribution(curves: Sequence[Curve], label: str) -> str:
         axes.set_xlim(0, highest * 1.05 or 1.0)
         _frame(axes, x=label, y="share of calls" if "TTFT" in label else "share of gaps")
         axes.set_ylim(0, 1.02)
-        axes.legend(loc="lower right")
+        _legend_above(axes, width_px)
         return _svg(figure)
 
 
-def intervals(result: ComparisonResult) -> str:
+def intervals(result: ComparisonResult, *, width_px: int = NARROW_PX) -> str:
     """Every ratio with its interval and margin; the shape of the mark is the verdict."""
     rows = [item for item in result.ratios if item.estimate is not None]
-    with mpl.rc_context(_SETTINGS):
-        figure, axes = _figure(NARROW_PX, 70 + 24 * max(len(rows), 2))
+    with mpl.rc_context(_settings(width_px)):
+        figure, axes = _figure(width_px, max(0.58, (70 + 24 * len(rows)) / width_px))
         for place, item in enumerate(reversed(rows)):
             colour = _VERDICT_COLOURS[item.verdict]
             if item.interval.low is not None and item.interval.high is not None:
@@ -111,14 +111,14 @@ def intervals(result: ComparisonResult) -> str:
             axes.plot([], [], color=_VERDICT_COLOURS[verdict], marker=mark, linestyle="", markersize=5, label=verdict)
         axes.plot([], [], color=_INK, marker="|", linestyle="", markersize=8, label="margin")
         _frame(axes, x="candidate / champion")
-        axes.legend(loc="lower center", bbox_to_anchor=(0.35, 1.0), ncols=4, handletextpad=0.1, columnspacing=0.8)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=4, handletextpad=0.1, columnspacing=0.8)
         return _svg(figure)
 
 
-def paired(curves: Sequence[tuple[str, Curve]]) -> str:
+def paired(curves: Sequence[tuple[str, Curve]], *, width_px: int = NARROW_PX) -> str:
     """Share of pairs below each ratio, one line per latency; left of 1 the candidate is faster."""
-    with mpl.rc_context(_SETTINGS):
-        figure, axes = _figure(NARROW_PX, 200)
+    with mpl.rc_context(_settings(width_px)):
+        figure, axes = _figure(width_px, 0.58)
         low, high = 1.0, 1.0
         for index, (metric, curve) in enumerate(curves):
             colour, dash, mark = _LINES[index % len(_LINES)]
@@ -140,14 +140,14 @@ def paired(curves: Sequence[tuple[str, Curve]]) -> str:
         axes.set_xlim(low - margin, high + margin)
         _frame(axes, x="candidate / champion, pair by pair", y="share of pairs")
         axes.set_ylim(0, 1.02)
-        axes.legend(loc="lower right")
+        _legend_above(axes, width_px)
         return _svg(figure)
 
 
-def outcomes(profiles: Sequence[ProfileSummary]) -> str:
+def outcomes(profiles: Sequence[ProfileSummary], *, width_px: int = NARROW_PX) -> str:
     """What became of the planned executions, one bar per profile; states differ by hatching too."""
-    with mpl.rc_context(_SETTINGS):
-        figure, axes = _figure(NARROW_PX, 80 + 26 * len(profiles))
+    with mpl.rc_context(_settings(width_px)):
+        figure, axes = _figure(width_px, (80 + 26 * len(profiles)) / NARROW_PX)
         for place, profile in enumerate(reversed(profiles)):
             left = 0
             for name, colour, hatch in _STATES:
@@ -167,20 +167,25 @@ def outcomes(profiles: Sequence[ProfileSummary]) -> str:
 
 
 def strip(data: ReportData, *, width_px: int) -> str:
-    """Median TTFT over time, and below it what servers and devices were doing, on one time axis."""
+    """Median TTFT over time, and below it what servers and devices were doing, on one time axis.
+
+    Lines at the first call and at the last answer; what was sampled shortly before and after stands outside them.
+    """
     panels: list[tuple[str, list[Series]]] = [("TTFT, median (ms)", list(data.latency))]
     for series in data.strip:
-        name = series.label.split(" of ")[0]
-        title = f"{name} ({series.unit})" if series.unit else name
+        title = _panel_title(series)
         if panels[-1][0] != title:
             panels.append((title, []))
         panels[-1][1].append(series)
-    with mpl.rc_context(_SETTINGS):
-        figure = Figure(figsize=(width_px / _DPI, (40 + 80 * len(panels)) / _DPI), dpi=_DPI, layout="constrained")
+    times = [at for _, held in panels for series in held for at, _ in series.points]
+    first, last = min((0.0, *times)), max((data.seconds, 1e-3, *times))
+    with mpl.rc_context(_settings(width_px)):
+        size = (width_px / _DPI, (40 + 84 * len(panels)) / _DPI)
+        figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
         figure.patch.set_alpha(0)
         for place, (title, held) in enumerate(panels):
             axes = figure.add_subplot(len(panels), 1, place + 1)
-            for index, series in enumerate(held):
+            for index, series in enumerate(_champion_first(held) if place else held):
                 colour, dash, mark = _LINES[index % len(_LINES)]
                 axes.plot(
                     [at for at, _ in series.points],
@@ -188,17 +193,45 @@ def strip(data: ReportData, *, width_px: int) -> str:
                     color=colour,
                     linestyle=dash,
                     marker=mark,
-                    markersize=2.5,
+                    markersize=3,
                     linewidth=1.2,
+                    clip_on=False,
                     label=series.label.split(" of ")[-1],
                 )
+            for edge in (0.0, data.seconds):
+                axes.axvline(edge, color=_INK, alpha=0.4, linewidth=1, linestyle=":")
             axes.set_title(title)
-            axes.set_xlim(0, data.seconds or 1.0)
-            axes.set_ylim(bottom=0)
+            margin = 0.01 * (last - first)
+            axes.set_xlim(first - margin, last + margin)
+            axes.set_ylim(0, (max(value for series in held for _, value in series.points) * 1.15 if held else 0) or 1.0)
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
             _frame(axes, x="seconds since the first call" if place == len(panels) - 1 else "")
-            if len(held) > 1 or place:
-                axes.legend(loc="upper right", ncols=2)
+            if place < len(panels) - 1:
+                axes.tick_params(labelbottom=False)
+            if held:
+                axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.96), ncols=4, borderaxespad=0.0)
         return _svg(figure)
+
+
+_TITLES = {
+    "requests-running": "requests running at the server",
+    "requests-waiting": "requests waiting at the server",
+    "kv-cache-usage": "KV cache in use (share)",
+    "utilization": "device utilization",
+    "memory_used": "device memory in use",
+    "power": "device power",
+}
+
+
+def _panel_title(series: Series) -> str:
+    name = series.label.split(" of ")[0]
+    title = _TITLES.get(name, name)
+    return f"{title} ({series.unit})" if series.unit else title
+
+
+def _champion_first(held: Sequence[Series]) -> list[Series]:
+    """The champion keeps its line and mark in every panel; `tasc study new` names its endpoint so."""
+    return sorted(held, key=lambda series: (not series.label.endswith(" of champion"), series.label))
 
 
 def count_of(counts: ExecutionCounts, state: str) -> int:
@@ -206,8 +239,22 @@ def count_of(counts: ExecutionCounts, state: str) -> int:
     return int(getattr(counts, state))
 
 
-def _figure(width_px: int, height_px: int) -> tuple[Figure, Any]:  # Any: matplotlib ships no types
-    figure = Figure(figsize=(width_px / _DPI, height_px / _DPI), dpi=_DPI, layout="constrained")
+def _settings(width_px: int) -> dict[Any, Any]:  # Any: matplotlib types each name apart
+    """Text as large as the page's own small print, whatever the width."""
+    points = 8.5 if width_px <= NARROW_PX else 11.0
+    return _SETTINGS | {"font.size": points, "axes.titlesize": points, "legend.fontsize": points}
+
+
+def _legend_above(axes: Any, width_px: int) -> None:  # Any: matplotlib ships no types
+    """Where it hides no line; one column where names are long for the width."""
+    names = sum(len(text) for text in axes.get_legend_handles_labels()[1])
+    columns = 1 if names * 5.5 > width_px else 3
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.2)
+
+
+def _figure(width_px: int, height_share: float) -> tuple[Figure, Any]:  # Any: matplotlib ships no types
+    size = (width_px / _DPI, width_px * height_share / _DPI)
+    figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
     figure.patch.set_alpha(0)
     return figure, figure.add_subplot()
 

@@ -7,8 +7,9 @@ afterwards counts instead of the compacted rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,17 +41,26 @@ from tasc_pipeline.warehouse.publish import (
 )
 from tasc_pipeline.warehouse.schemas import TABLES, get_table
 
+Watch: TypeAlias = Callable[[str, int], Callable[[int], None]]
+"""As ``steps/watch.py`` counts: what is done and how much there is, then how much was done since."""
 COMPACT_AFTER = 256
 """Windows with parts of their own after which a table is compacted: opening 256 files costs a query tens of
 milliseconds, and a study of hourly windows reaches them every eleventh day."""
 
 
 def compact_due(
-    root: Path, *, sign: ManifestSigner, clock: Clock, after: int = COMPACT_AFTER, keys: PublicKeys | None = None
+    root: Path,
+    *,
+    sign: ManifestSigner,
+    clock: Clock,
+    after: int = COMPACT_AFTER,
+    keys: PublicKeys | None = None,
+    watch: Watch | None = None,
 ) -> tuple[str, ...]:
     """Compact every table that has ``after`` or more windows with parts of their own; names those tables.
 
-    Cheap where nothing is due: it counts folders. Call it after publication and before ``build_views``.
+    Cheap where nothing is due: it counts folders. Call it after publication and before ``build_views``. ``watch`` is
+    told the rows of each table, see ``compact``.
 
     Raises:
         As ``compact``.
@@ -60,7 +70,7 @@ def compact_due(
         covered = {item.window_key for _, group in compacted_groups(root, table, keys=keys) for item in group.covers}
         own = [key for key in window_folders(root, table) if key not in covered]
         if len(own) >= after:
-            compact(root, table, sign=sign, clock=clock, window_keys=own, keys=keys)
+            compact(root, table, sign=sign, clock=clock, window_keys=own, keys=keys, watch=watch)
             due.append(table)
     return tuple(due)
 
@@ -74,6 +84,7 @@ def compact(
     window_keys: Sequence[str] | None = None,
     keys: PublicKeys | None = None,
     disk: Disk | None = None,
+    watch: Watch | None = None,
 ) -> CompactedManifest:
     """Write one part with the rows of many windows and retire their own. Views see it after ``build_views``.
 
@@ -85,6 +96,7 @@ def compact(
         window_keys: which windows; all that have parts of their own where null.
         keys: collector keys; signatures of the manifests read are verified where given.
         disk: file operations.
+        watch: told what is compacted and how many rows there are; gives a function for the rows done since.
 
     Raises:
         InputError: fewer than two windows have parts of their own, or one of another schema version.
@@ -117,7 +129,8 @@ def compact(
         group = digest("tasc/compacted-group/v1", [item.to_json() for item in covers])[7:15]
         folder = root / table / COMPACTED / group
         disk.make_folder(folder)
-        part = write_part(folder, kind, _rows(sources, kind), disk=disk)
+        tell = (watch or _unwatched)(f"compacting {table}, rows", sum(source.rows for source in sources))
+        part = write_part(folder, kind, _rows(sources, kind, tell), disk=disk)
         manifest = CompactedManifest.sign_with(
             sign.key,
             sign.key_id,
@@ -135,9 +148,14 @@ def compact(
     return manifest
 
 
-def _rows(sources: Sequence[Source], table: Table) -> Iterator[pa.Table]:
+def _rows(sources: Sequence[Source], table: Table, tell: Callable[[int], None]) -> Iterator[pa.Table]:
     for source in sources:
         check_bytes(source.path, source.sha256)
         with pq.ParquetFile(source.path, page_checksum_verification=True) as part:
             for batch in part.iter_batches(batch_size=ROW_GROUP_ROWS):
                 yield pa.Table.from_batches([batch]).cast(table.schema)
+                tell(batch.num_rows)
+
+
+def _unwatched(what: str, total: int) -> Callable[[int], None]:
+    return lambda rows: None

@@ -19,7 +19,7 @@ from tasc_collector.errors import InputError
 from tasc_pipeline.warehouse.disk import Disk
 from tasc_pipeline.warehouse.errors import PartCorruptError
 from tasc_pipeline.warehouse.manifests import PublicKeys, Published, Source, published
-from tasc_pipeline.warehouse.parquet import write_parquet
+from tasc_pipeline.warehouse.parquet import has_columns_of, write_parquet
 from tasc_pipeline.warehouse.publish import MANIFEST, RETIRED, WINDOW_FOLDER, Clock, locked, read_retired, writing
 from tasc_pipeline.warehouse.schemas import TABLES
 from tasc_pipeline.warehouse.views import SCHEMA_PART, WAREHOUSE, sql_text
@@ -86,7 +86,7 @@ def build_views(home: Path, *, clock: Clock, keys: PublicKeys | None = None, dis
         for table in TABLES.values():
             disk.make_folder(root / table.name)
             with locked(root / table.name):
-                if not (root / table.name / SCHEMA_PART).exists():
+                if not has_columns_of(root / table.name / SCHEMA_PART, table):
                     temporary = root / table.name / f".tmp-{SCHEMA_PART}"
                     with disk.create(temporary) as file:
                         write_parquet(file, table, [table.empty()])

@@ -123,6 +123,14 @@ def read_parquet(path: Path, table: Table, *, sha256: str | None = None) -> pa.T
     return held.replace_schema_metadata(table.schema.metadata)
 
 
+def has_columns_of(path: Path, table: Table) -> bool:
+    """Whether a file is there and has exactly the table's columns; a file of an older schema has others."""
+    try:
+        return bool(pq.read_schema(path).names == table.schema.names)
+    except (OSError, pa.ArrowInvalid):
+        return False
+
+
 def check_bytes(path: Path, sha256: str) -> None:
     """Compare a file's SHA-256 with the one its manifest lists.
 
@@ -190,15 +198,3 @@ def _corrupt(path: Path, what: str) -> PartCorruptError:
         where=f"{path.parent.parent.name}/{path.parent.name}/{path.name}",
         way_out="materialize the window's assets again: the part is derived from the journal",
     )
-
-
-def plain_bytes(path: Path) -> bytes:
-    """Every value of a Parquet file as uncompressed bytes, for searching; empty where it cannot be read."""
-    try:
-        rows = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid):
-        return b""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows.unify_dictionaries())
-    return bytes(sink.getvalue())

@@ -13,6 +13,7 @@ from tasc_collector.contracts.operations import Notice
 from tasc_collector.contracts.receipt import CapabilityReceipt
 from tasc_collector.contracts.report import AssessmentReport, ComparisonResult, FailureResult, Interval
 from tasc_collector.contracts.scalars import timestamp_ms
+from tasc_collector.contracts.study import StudyFork
 from tasc_collector.contracts.window import WindowDeclaration, WindowLink
 from tasc_pipeline.warehouse.latency import NS_PER_MS
 from tasc_pipeline.warehouse.schemas import (
@@ -34,7 +35,7 @@ from tasc_pipeline.warehouse.tables_assessment import (
     ReportedScoreRow,
     WindowRow,
 )
-from tasc_pipeline.warehouse.tables_collection import DeviceSampleRow, MetricSampleRow, ReceiptRow
+from tasc_pipeline.warehouse.tables_collection import DeviceSampleRow, ReceiptRow
 
 _ACCELERATOR = (
     ("utilizationPct", "utilization", "percent"),
@@ -43,6 +44,7 @@ _ACCELERATOR = (
     ("powerWatts", "power", "watts"),
     ("powerLimitWatts", "power_limit", "watts"),
     ("temperatureC", "temperature", "celsius"),
+    ("throttled", "throttled", "flag"),
 )
 _MEMORY = ("memoryUsedBytes", "memoryTotalBytes")
 _HOST = (
@@ -51,14 +53,17 @@ _HOST = (
     ("swapTotalBytes", "swap_total", "bytes"),
     ("cpuCount", "cpu_count", "count"),
     ("uptimeSeconds", "uptime", "seconds"),
+    ("cpuThrottleCount", "throttle_count", "count"),
 )
 _VOLUME = (("freeBytes", "free", "bytes"), ("totalBytes", "total", "bytes"))
 _THERMAL = (("celsius", "temperature", "celsius"),)
 """JSON name in the snapshot, metric, unit."""
 
 
-def windows_table(declaration: WindowDeclaration, link: WindowLink, *, purpose: str) -> pa.Table:
-    """``windows``: the one row of a closed window."""
+def windows_table(
+    declaration: WindowDeclaration, link: WindowLink, *, purpose: str, fork: StudyFork | None = None
+) -> pa.Table:
+    """``windows``: the one row of a closed window; ``fork`` is set where its study is a successor."""
     return WINDOWS.from_rows(
         [
             WindowRow(
@@ -69,6 +74,8 @@ def windows_table(declaration: WindowDeclaration, link: WindowLink, *, purpose: 
                 revision=declaration.revision,
                 window_class=declaration.window_class,
                 purpose=purpose,
+                predecessor_study_id=None if fork is None else fork.predecessor_study_id,
+                lineage_id=declaration.study_id if fork is None else fork.lineage_id,
                 event_time_start=timestamp_ms(declaration.event_time_start_inclusive),
                 event_time_end=timestamp_ms(declaration.event_time_end_exclusive),
                 ingestion_watermark=timestamp_ms(declaration.ingestion_watermark),
@@ -110,20 +117,19 @@ def receipts_table(window_key: str, receipts: Iterable[CapabilityReceipt]) -> pa
 
 
 def metric_samples_table(window_key: str, scrapes: Iterable[MetricsScrape]) -> pa.Table:
-    """``metric_samples``: one row per canonical metric, label set and scrape."""
-    return METRIC_SAMPLES.from_rows(
-        MetricSampleRow(
-            window_key=window_key,
-            endpoint_alias=scrape.endpoint_alias,
-            phase=scrape.phase,
-            sampled_at=timestamp_ms(scrape.scraped_at),
-            took_ms=scrape.took_ns / NS_PER_MS,
-            metric=item.metric,
-            labels=",".join(f"{name}={value}" for name, value in item.labels),
-            value=item.value,
-        )
-        for scrape in scrapes
-        for item in scrape.values
+    """``metric_samples``: one row per canonical metric, label set and scrape. By columns, because a window has many."""
+    pairs = [(scrape, item) for scrape in scrapes for item in scrape.values]
+    return METRIC_SAMPLES.from_columns(
+        {
+            "window_key": [window_key] * len(pairs),
+            "endpoint_alias": [scrape.endpoint_alias for scrape, _ in pairs],
+            "phase": [scrape.phase for scrape, _ in pairs],
+            "sampled_at": [timestamp_ms(scrape.scraped_at) for scrape, _ in pairs],
+            "took_ms": [scrape.took_ns / NS_PER_MS for scrape, _ in pairs],
+            "metric": [item.metric for _, item in pairs],
+            "labels": [",".join(f"{name}={value}" for name, value in item.labels) for _, item in pairs],
+            "value": [item.value for _, item in pairs],
+        }
     )
 
 
@@ -140,12 +146,12 @@ def gates_table(report: AssessmentReport) -> pa.Table:
             GateRow(
                 window_key=report.window_key,
                 study_id=report.study_id,
-                gate=gate.id,
+                gate=gate.id if gate.slice is None else f"{gate.id}.{gate.slice}",
                 operator=gate.operator,
                 threshold=gate.threshold,
                 actual=gate.actual,
                 evidence_class=gate.evidence_class,
-                verdict="passed" if gate.passed else "failed",
+                verdict=gate.state,
                 deciding=True,
                 reason=gate.reason,
                 **_interval(gate.interval),
@@ -214,11 +220,18 @@ def evidence_table(window_key: str, judged: Iterable[tuple[EvaluatorEvidence, st
     )
 
 
-def reported_scores_table(window_key: str, evidence: Iterable[EvaluatorEvidence]) -> pa.Table:
-    """``reported_scores``: primary scores and subscores as reported."""
-    return REPORTED_SCORES.from_rows(
+def reported_scores_table(
+    window_key: str, evidence: Iterable[EvaluatorEvidence], others: Iterable[ReportedScoreRow] = ()
+) -> pa.Table:
+    """``reported_scores``: primary scores and subscores of evidence, and scores that are no evidence."""
+    return REPORTED_SCORES.from_rows([*_reported(window_key, evidence), *others])
+
+
+def _reported(window_key: str, evidence: Iterable[EvaluatorEvidence]) -> Iterator[ReportedScoreRow]:
+    return (
         ReportedScoreRow(
             window_key=window_key,
+            source="evaluator-evidence",
             evidence_digest=item.digest,
             trace_id=item.trace_id,
             profile_id=item.profile_id,

@@ -6,9 +6,17 @@ bytes. Order: the result in a sentence, its gates, distributions, failures, fair
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tasc_collector.contracts.report import AssessmentReport, ComparisonResult, DecisionResult, Interval, ProfileSummary
+from tasc_collector.contracts.report import (
+    AssessmentReport,
+    ComparisonResult,
+    FairnessItem,
+    Interval,
+    ProfileSummary,
+)
 from tasc_pipeline.control.sentences import asides
 from tasc_pipeline.warehouse import charts
 from tasc_pipeline.warehouse.blocks import (
@@ -16,14 +24,19 @@ from tasc_pipeline.warehouse.blocks import (
     Bullets,
     Chart,
     Charts,
+    Columns,
     Grid,
     Heading,
     Paragraph,
     Statement,
+    Tile,
+    Tiles,
+    marked,
     to_html,
     to_markdown,
 )
-from tasc_pipeline.warehouse.report_data import ReportData
+from tasc_pipeline.warehouse.decision_blocks import decision_blocks
+from tasc_pipeline.warehouse.report_data import Curve, ReportData
 
 UNKNOWN = "not available"
 
@@ -53,10 +66,42 @@ def render_report(report: AssessmentReport, data: ReportData) -> RenderedReport:
 def _results(report: AssessmentReport) -> list[Block]:
     blocks: list[Block] = []
     for result in report.comparisons:
-        blocks += [Statement(result.verdict, result.sentence), *_ratios(result)]
+        blocks += [Statement(result.verdict, result.sentence), _tiles(report, result), *_ratios(result)]
     if report.decision is not None:
-        blocks += [Statement(report.decision.status, report.decision.sentence), _gates(report.decision)]
+        blocks += decision_blocks(report.decision)
     return blocks
+
+
+def _tiles(report: AssessmentReport, result: ComparisonResult) -> Tiles:
+    """The deciding medians and the failures: what a reader takes away."""
+    sides = [item for item in report.profiles if item.role == "champion"]
+    sides += [item for item in report.profiles if item.profile_id == result.candidate_profile_id]
+    tiles = [
+        Tile(
+            f"{ratio.metric.upper()}, median",
+            f"{' → '.join(_median(side, ratio.metric) for side in sides)} ms",
+            f"ratio {brief(ratio.estimate)} ({_brief_interval(ratio.interval)}), margin {brief(ratio.margin)}",
+            ratio.verdict,
+        )
+        for ratio in result.ratios
+        if ratio.statistic == "median" and ratio.deciding
+    ]
+    failures = result.failures
+    tiles.append(
+        Tile(
+            "Failure rate",
+            f"{percent(failures.champion_rate)} → {percent(failures.candidate_rate)}",
+            f"{percent(failures.difference)} more ({_percent_interval(failures.interval)}), "
+            f"margin {percent(failures.margin)}",
+            failures.verdict,
+        )
+    )
+    return Tiles(tuple(tiles))
+
+
+def _median(profile: ProfileSummary, metric: str) -> str:
+    held = next((item for item in profile.latencies if item.metric == metric), None)
+    return "?" if held is None or held.p50_ms is None else brief(held.p50_ms)
 
 
 def _ratios(result: ComparisonResult) -> list[Block]:
@@ -66,7 +111,7 @@ def _ratios(result: ComparisonResult) -> list[Block]:
             number(item.estimate),
             interval_text(item.interval),
             f"≤ {number(item.margin)}",
-            item.verdict,
+            marked(item.verdict),
             f"{item.pairs} / {item.groups}",
             number(item.noise_floor),
         )
@@ -79,7 +124,7 @@ def _ratios(result: ComparisonResult) -> list[Block]:
             number(failures.difference),
             interval_text(failures.interval),
             f"≤ {number(failures.margin)}",
-            failures.verdict,
+            marked(failures.verdict),
             f"{failures.pairs} / {failures.groups}",
             UNKNOWN,
         )
@@ -89,23 +134,6 @@ def _ratios(result: ComparisonResult) -> list[Block]:
         Grid(("figure", "estimate", "interval", "margin", "verdict", "pairs / groups", "noise floor"), tuple(rows)),
         *([Bullets(lines)] if (lines := asides(result)) else []),
     ]
-
-
-def _gates(decision: DecisionResult) -> Grid:
-    return Grid(
-        ("gate", "actual", "interval", "bound", "evidence", "result"),
-        tuple(
-            (
-                gate.id,
-                number(gate.actual),
-                interval_text(gate.interval),
-                f"{'≥' if gate.operator == '>=' else '≤'} {number(gate.threshold)}",
-                gate.evidence_class,
-                ("passed" if gate.passed else "failed") + (f" ({gate.reason})" if gate.reason else ""),
-            )
-            for gate in decision.gates
-        ),
-    )
 
 
 def _profiles(report: AssessmentReport) -> list[Block]:
@@ -134,25 +162,44 @@ def _distributions(report: AssessmentReport, data: ReportData) -> list[Block]:
     items: list[Chart] = []
     if data.ttft:
         items.append(
-            Chart(
-                charts.distribution(data.ttft, "TTFT (ms)"),
+            _chart(
                 "Time to first token: share of calls within a time, up to the 99th percentile.",
+                lambda width: charts.distribution(data.ttft, "TTFT (ms)", width_px=width),
             )
         )
     if data.itl:
         items.append(
-            Chart(charts.distribution(data.itl, "ITL (ms)"), "Gaps between token events of all calls together.")
+            _chart(
+                "Gaps between token events of all calls together.",
+                lambda width: charts.distribution(data.itl, "ITL (ms)", width_px=width),
+            )
         )
     for result in report.comparisons:
         name = result.candidate_profile_id
         if any(item.estimate is not None for item in result.ratios):
             items.append(
-                Chart(charts.intervals(result), f"Ratios of {name} with intervals and margins; left of 1 it is faster.")
+                _chart(
+                    f"Ratios of {name} with intervals and margins; left of 1 it is faster.",
+                    partial(_intervals_of, result),
+                )
             )
         curves = [(metric, curve) for (candidate, metric), curve in data.ratios.items() if candidate == name]
         if curves:
-            items.append(Chart(charts.paired(curves), f"{name} over champion on the same case and replicate."))
+            items.append(_chart(f"{name} over champion on the same case and replicate.", partial(_pairs_of, curves)))
     return [Heading("Distributions"), Charts(tuple(items))] if items else []
+
+
+def _intervals_of(result: ComparisonResult, width_px: int) -> str:
+    return charts.intervals(result, width_px=width_px)
+
+
+def _pairs_of(curves: Sequence[tuple[str, Curve]], width_px: int) -> str:
+    return charts.paired(curves, width_px=width_px)
+
+
+def _chart(caption: str, draw: Callable[[int], str]) -> Chart:
+    """The same picture for Dagster's narrow column and for half the page."""
+    return Chart(draw(charts.NARROW_PX), caption, draw(charts.HALF_PX))
 
 
 def _failures(report: AssessmentReport) -> list[Block]:
@@ -172,11 +219,11 @@ def _failures(report: AssessmentReport) -> list[Block]:
             for profile in report.profiles
         ),
     )
-    blocks: list[Block] = [Heading("Failures and unknowns"), counts]
-    if reasons:
-        blocks.append(Grid(("profile", "reason", "executions"), tuple(reasons)))
-    blocks.append(Charts((Chart(charts.outcomes(report.profiles), "What became of every planned execution."),)))
-    return blocks
+    why = [Grid(("profile", "reason", "executions"), tuple(reasons))] if reasons else []
+    chart = _chart(
+        "What became of every planned execution.", lambda width: charts.outcomes(report.profiles, width_px=width)
+    )
+    return [Heading("Failures and unknowns"), Columns((counts, *why), (Charts((chart,)),))]
 
 
 STATES = ("success", "failure", "sent_unknown", "not_sent", "not_attempted")
@@ -185,30 +232,42 @@ STATES = ("success", "failure", "sent_unknown", "not_sent", "not_attempted")
 def _fairness(report: AssessmentReport) -> list[Block]:
     blocks: list[Block] = []
     for result in report.comparisons:
-        if result.fairness:
-            blocks += [
-                Heading(f"Fairness: did {result.candidate_profile_id} and the champion do the same work?"),
-                Grid(
-                    ("quantity", "champion", "candidate", "unit", "balance"),
-                    tuple(
-                        (
-                            item.item,
-                            number(item.champion),
-                            number(item.candidate),
-                            item.unit,
-                            "⚠ imbalanced" if item.imbalanced else "balanced",
-                        )
-                        for item in result.fairness
-                    ),
-                ),
-            ]
+        blocks += _fairness_strip(
+            f"Fairness: did {result.candidate_profile_id} and the champion do the same work?", result.fairness
+        )
+    if report.decision is not None:
+        blocks += _fairness_strip("Fairness: did policy and champion do the same work?", report.decision.fairness)
     return blocks
+
+
+def _fairness_strip(title: str, items: Sequence[FairnessItem]) -> list[Block]:
+    if not items:
+        return []
+    unknown = [item.item for item in items if item.champion is None and item.candidate is None]
+    return [
+        Heading(title),
+        Grid(
+            ("quantity", "champion", "candidate", "unit", "balance"),
+            tuple(
+                (item.item, number(item.champion), number(item.candidate), item.unit, _balance(item))
+                for item in items
+                if item.item not in unknown
+            ),
+        ),
+        *([Paragraph(f"Known of neither side: {', '.join(unknown)}.")] if unknown else []),
+    ]
+
+
+def _balance(item: FairnessItem) -> str:
+    if item.champion is None or item.candidate is None:
+        return "◆ known of one side only"
+    return "⚠ imbalanced" if item.imbalanced else "balanced"
 
 
 def _strip(data: ReportData) -> list[Block]:
     if not data.latency and not data.strip:
         return []
-    caption = "Latency, servers and devices on one time axis."
+    caption = "Latency, servers and devices on one time axis; dotted: the first call and the last answer."
     chart = Chart(charts.strip(data, width_px=charts.NARROW_PX), caption, charts.strip(data, width_px=charts.WIDE_PX))
     return [Heading("Over time"), Charts((chart,))]
 
@@ -238,6 +297,28 @@ def _coverage(report: AssessmentReport) -> str:
     accepted = report.counts.success + report.counts.failure + report.counts.sent_unknown
     share = UNKNOWN if report.coverage is None else f"{100 * report.coverage:.1f} %"
     return f"{accepted} of {report.counts.planned} planned executions have an envelope; coverage {share}."
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent, or that there is none."""
+    return UNKNOWN if value is None else f"{100 * value:.3g} %"
+
+
+def brief(value: float | None) -> str:
+    """Three significant digits, for a glance."""
+    return UNKNOWN if value is None else f"{value:.3g}"
+
+
+def _percent_interval(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return "no interval"
+    return f"{100 * interval.low:.3g} to {percent(interval.high)}"
+
+
+def _brief_interval(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return "no interval"
+    return f"{brief(interval.low)} to {brief(interval.high)}"
 
 
 def number(value: float | None) -> str:

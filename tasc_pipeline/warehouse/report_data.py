@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import duckdb
 
@@ -12,7 +13,7 @@ from tasc_pipeline.warehouse.tables_collection import Role
 CURVE_POINTS = 101
 """Percentiles 0 to 100 that describe a distribution."""
 STRIP_BUCKETS = 60
-"""Time steps on the strip."""
+"""Time steps between the first call and the last answer; as many before and after are shown where something was sampled."""
 STRIP_METRICS = (
     "requests-running",
     "requests-waiting",
@@ -45,6 +46,21 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerLatency:
+    """A latency as the server itself measured it over the window, from its histogram.
+
+    Quantiles are linear within a bucket, as Prometheus computes them, so they are as coarse as the server's buckets.
+    """
+
+    endpoint_alias: str
+    metric: str
+    """ttft-seconds, itl-seconds, tpot-seconds or e2e-seconds."""
+    count: int
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReportData:
     """Everything that charts show of one window.
 
@@ -55,6 +71,7 @@ class ReportData:
         latency: median TTFT per time step and profile.
         strip: server and device quantities on the same time axis.
         seconds: length of that axis.
+        servers: latencies that the servers measured themselves, where they do.
     """
 
     ttft: tuple[Curve, ...]
@@ -63,6 +80,7 @@ class ReportData:
     latency: tuple[Series, ...]
     strip: tuple[Series, ...]
     seconds: float
+    servers: tuple[ServerLatency, ...] = ()
 
 
 _TTFT = """
@@ -99,13 +117,20 @@ _STRIP = """
 SELECT label, metric, unit, floor((epoch_ms(sampled_at) - $start) / $step)::BIGINT AS bucket, avg(value)
 FROM (
     SELECT endpoint_alias AS label, metric, '' AS unit, sampled_at, value
-    FROM metric_samples WHERE window_key = $key AND phase = 'during' AND labels = ''
+    FROM metric_samples WHERE window_key = $key AND labels = ''
     UNION ALL
-    SELECT node_id || ' ' || device_id, metric, unit, sampled_at, value
-    FROM device_samples WHERE window_key = $key AND phase = 'during' AND device_kind = 'accelerator'
+    SELECT node_id || ' ' || device_id, metric, CASE unit WHEN 'bytes' THEN 'GiB' ELSE unit END, sampled_at,
+        CASE unit WHEN 'bytes' THEN value / 2.0**30 ELSE value END
+    FROM device_samples WHERE window_key = $key AND device_kind = 'accelerator'
 )
-WHERE list_contains($metrics, metric) AND value IS NOT NULL AND bucket BETWEEN 0 AND $buckets
+WHERE list_contains($metrics, metric) AND value IS NOT NULL AND bucket BETWEEN -$buckets AND 2 * $buckets
 GROUP BY label, metric, unit, bucket ORDER BY list_position($metrics, metric), label, bucket
+"""
+
+_SERVERS = """
+SELECT endpoint_alias, metric, lower_bound_s, upper_bound_s, sum(observations)::BIGINT
+FROM metric_histograms WHERE window_key = $key AND labels = ''
+GROUP BY ALL ORDER BY endpoint_alias, metric, lower_bound_s
 """
 
 
@@ -142,6 +167,7 @@ def load(session: duckdb.DuckDBPyConnection, window_key: str) -> ReportData:
             step,
         ),
         seconds=seconds,
+        servers=_servers(session.execute(_SERVERS, key).fetchall()),
     )
 
 
@@ -154,3 +180,22 @@ def _series(rows: Iterable[tuple[str, str, int, float]], step_ms: float) -> tupl
     for label, unit, bucket, value in rows:
         found.setdefault((label, unit), []).append(((bucket + 0.5) * step_ms / 1000, value))
     return tuple(Series(label, unit, tuple(points)) for (label, unit), points in found.items())
+
+
+def _servers(rows: Sequence[tuple[str, str, float, float | None, int]]) -> tuple[ServerLatency, ...]:
+    found: list[ServerLatency] = []
+    for (alias, metric), group in groupby(rows, key=lambda row: (row[0], row[1])):
+        buckets = [(low, high, count) for _, _, low, high, count in group]
+        p50, p95 = (1000 * _quantile(buckets, share) for share in (0.5, 0.95))
+        found.append(ServerLatency(alias, metric, sum(count for _, _, count in buckets), p50, p95))
+    return tuple(found)
+
+
+def _quantile(buckets: Sequence[tuple[float, float | None, int]], share: float) -> float:
+    """Quantile in seconds, linear within its bucket, as ``histogram_quantile`` of Prometheus; no bucket is empty."""
+    rank = share * sum(count for _, _, count in buckets)
+    for low, high, count in buckets:
+        if count >= rank:
+            return low if high is None else low + (high - low) * rank / count
+        rank -= count
+    return buckets[-1][0]

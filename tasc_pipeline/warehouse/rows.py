@@ -6,8 +6,10 @@ An execution has either an envelope (accepted) or a fault (``not_sent``, ``not_a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from itertools import islice
 from typing import Literal, Self
 
 import numpy as np
@@ -27,6 +29,8 @@ from tasc_pipeline.warehouse.schemas import ATTEMPTS, ENVELOPES, TOKEN_EVENTS, T
 from tasc_pipeline.warehouse.tables_collection import AttemptRow, EnvelopeRow, ExecutionRow, Role
 
 HOUR_MS = 3_600_000
+_CHUNK = 2_000
+"""Executions that are held as Python objects at a time."""
 CostClass = Literal["measured", "provider-reported", "modeled", "unavailable"]
 
 
@@ -185,11 +189,27 @@ def execution_row(execution: Execution) -> ExecutionRow:
     )
 
 
+def _by_chunks(build: Callable[[Iterable[Execution]], pa.Table]) -> Callable[[Iterable[Execution]], pa.Table]:
+    """Build a table a few executions at a time: rows as Python objects take many times the memory of their columns."""
+
+    @wraps(build)
+    def whole(executions: Iterable[Execution]) -> pa.Table:
+        left = iter(executions)
+        tables = [build(tuple(islice(left, _CHUNK)))]
+        while chunk := tuple(islice(left, _CHUNK)):
+            tables.append(build(chunk))
+        return pa.concat_tables(tables)
+
+    return whole
+
+
+@_by_chunks
 def traces_table(executions: Iterable[Execution]) -> pa.Table:
     """``traces``: one row per planned execution."""
     return TRACES.from_rows(execution_row(execution) for execution in executions)
 
 
+@_by_chunks
 def attempts_table(executions: Iterable[Execution]) -> pa.Table:
     """``attempts``: one row per attempt of every accepted execution; marks belong to the last one."""
     rows: list[AttemptRow] = []
@@ -203,6 +223,7 @@ def attempts_table(executions: Iterable[Execution]) -> pa.Table:
     return ATTEMPTS.from_rows(rows)
 
 
+@_by_chunks
 def envelopes_table(executions: Iterable[Execution]) -> pa.Table:
     """``envelopes``: the signed bytes of every accepted trace."""
     rows = [
@@ -220,6 +241,7 @@ def envelopes_table(executions: Iterable[Execution]) -> pa.Table:
     return ENVELOPES.from_rows(rows)
 
 
+@_by_chunks
 def token_events_table(executions: Iterable[Execution]) -> pa.Table:
     """``token_events``: built column by column, because there are a hundred times more events than executions."""
     held = sorted(

@@ -46,6 +46,12 @@ METRIC_SAMPLES = table(
     sort_by=("window_key", "endpoint_alias", "metric", "labels", "sampled_at"),
     description="Server metrics under canonical names, on the collector's clock.",
 )
+METRIC_HISTOGRAMS = table(
+    "metric_histograms",
+    collection.MetricHistogramRow,
+    sort_by=("window_key", "endpoint_alias", "metric", "labels", "until_at", "bucket"),
+    description="Latency histograms of the servers themselves, as what was added between two scrapes.",
+)
 DEVICE_SAMPLES = table(
     "device_samples",
     collection.DeviceSampleRow,
@@ -57,6 +63,7 @@ WINDOWS = table(
     assessment.WindowRow,
     sort_by=("window_key",),
     description="Sealed windows, every revision; windows_current keeps the latest of each.",
+    version=2,
 )
 EVIDENCE = table(
     "evidence",
@@ -99,6 +106,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
             ENVELOPES,
             RECEIPTS,
             METRIC_SAMPLES,
+            METRIC_HISTOGRAMS,
             DEVICE_SAMPLES,
             WINDOWS,
             EVIDENCE,

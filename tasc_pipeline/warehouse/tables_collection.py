@@ -205,6 +205,22 @@ class MetricSampleRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricHistogramRow:
+    """What a server itself measured between two scrapes: how many of its latencies fell into one bucket."""
+
+    window_key: Annotated[str, WINDOW_KEY]
+    endpoint_alias: Annotated[str, word("Endpoint by its alias.")]
+    metric: Annotated[str, word("ttft-seconds, itl-seconds, tpot-seconds or e2e-seconds.")]
+    labels: Annotated[str, word("Allowed labels as name=value, comma-separated; empty where there are none.")] = ""
+    from_at: Annotated[int, instant("Scrape before; a server that was reset since counts from its reset.")]
+    until_at: Annotated[int, instant("Scrape after.")]
+    bucket: Annotated[int, integer("Bucket of the server's histogram, from 0.", "count")]
+    lower_bound_s: Annotated[float, number("Lower bound of the bucket.", "s")]
+    upper_bound_s: Annotated[float | None, number("Upper bound of the bucket; null above every bound.", "s")]
+    observations: Annotated[int, integer("Latencies in the bucket; buckets without any have no row.", "count")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSampleRow:
     """One quantity of one device of one snapshot."""
 

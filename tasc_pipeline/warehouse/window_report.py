@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
+
 from tasc_collector.contracts.report import AssessmentReport
-from tasc_pipeline.warehouse.database import connect
+from tasc_collector.errors import InputError
+from tasc_pipeline.warehouse.database import SQL_FILE, connect
 from tasc_pipeline.warehouse.report import RenderedReport, render_report
 from tasc_pipeline.warehouse.report_data import load
 
@@ -18,8 +21,15 @@ def render_window(home: Path, report: AssessmentReport) -> RenderedReport:
         report: the assessment.
 
     Raises:
-        InputError: there is no warehouse.
+        InputError: there is no warehouse, or its views were made by an older version.
         PartCorruptError: a part that the charts need is missing or damaged.
     """
     with connect(home) as session:
-        return render_report(report, load(session, report.window_key))
+        try:
+            return render_report(report, load(session, report.window_key))
+        except (duckdb.CatalogException, duckdb.BinderException):
+            raise InputError(
+                "the views were made by an older version of this program",
+                where=SQL_FILE,
+                way_out="make them again with: tasc init",
+            ) from None

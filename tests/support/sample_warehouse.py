@@ -10,6 +10,7 @@ import random
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tasc_collector.contracts.reasons import ReasonCount
 from tasc_collector.contracts.report import (
     AssessmentReport,
     ComparisonResult,
@@ -20,7 +21,6 @@ from tasc_collector.contracts.report import (
     LatencySummary,
     ProfileSummary,
     RatioResult,
-    ReasonCount,
 )
 from tasc_collector.signing import SigningKey
 from tasc_pipeline.warehouse import record_rows
@@ -179,6 +179,7 @@ def window(key: str, place: int, traces: list[ExecutionRow]) -> WindowRow:
         revision=1,
         window_class="observation",
         purpose="comparison",
+        lineage_id=STUDY,
         event_time_start=begin,
         event_time_end=begin + 1_800_000,
         ingestion_watermark=begin + 1_800_000,

@@ -135,6 +135,7 @@ def window_row() -> Callable[..., WindowRow]:
             revision=revision,
             window_class="observation",
             purpose="comparison",
+            lineage_id="study-1",
             event_time_start=1_795_953_600_000,
             event_time_end=1_795_957_200_000,
             ingestion_watermark=1_795_957_200_000,

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from tasc_collector.contracts.report import FairnessItem
 from tasc_pipeline.warehouse import charts, connect, record_rows
 from tasc_pipeline.warehouse.report import render_report
 from tasc_pipeline.warehouse.report_data import load
@@ -42,12 +43,42 @@ def test_the_sentence_comes_first_with_a_word_and_a_symbol(rendered) -> None:
 
 def test_every_figure_of_the_record_is_shown_with_interval_margin_and_verdict(rendered) -> None:
     for cells in (
-        ("TTFT median ratio", "0.79", "0.76 to 0.83 (95 %)", "≤ 1.05", "no-worse", "76 / 20", "0.02"),
-        ("ITL median ratio (shown only)", "1.09", "1.07 to 1.12 (95 %)", "≤ 1.05", "worse", "76 / 20", "0.02"),
-        ("failure rate difference", "0.025", "-0.01 to 0.06 (95 %)", "≤ 0.05", "undecided", "78 / 20", "not available"),
+        ("TTFT median ratio", "0.79", "0.76 to 0.83 (95 %)", "≤ 1.05", "● no-worse", "76 / 20", "0.02"),
+        ("ITL median ratio (shown only)", "1.09", "1.07 to 1.12 (95 %)", "≤ 1.05", "✖ worse", "76 / 20", "0.02"),
+        (
+            "failure rate difference",
+            "0.025",
+            "-0.01 to 0.06 (95 %)",
+            "≤ 0.05",
+            "◆ undecided",
+            "78 / 20",
+            "not available",
+        ),
     ):
         assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" in rendered.html
         assert "| " + " | ".join(cells) + " |" in rendered.markdown
+
+
+def test_the_tiles_say_what_a_reader_takes_away(rendered) -> None:
+    tiles = re.findall(r'<div class="tile (\w+)">(.*?)</div>', rendered.html)
+    texts = [(tone, re.sub(r"(<[^>]+>)+", "|", tile).strip("|")) for tone, tile in tiles]
+    assert texts[0] == ("good", "TTFT, median|170 → 136 ms|ratio 0.79 (0.76 to 0.83), margin 1.05|● no-worse")
+    assert texts[1] == ("bad", "TPOT, median|9.9 → 9.9 ms|ratio 1.1 (1.08 to 1.12), margin 1.05|✖ worse")
+    assert texts[-1] == ("open", "Failure rate|0 % → 2.5 %|2.5 % more (-1 to 6 %), margin 5 %|◆ undecided")
+    assert "| TTFT, median | 170 → 136 ms | ratio 0.79 (0.76 to 0.83), margin 1.05 | ● no-worse |" in rendered.markdown
+
+
+def test_a_quantity_that_one_side_alone_reports_is_not_called_balanced(home) -> None:
+    report = sample_warehouse.assessment(KEY)
+    [result] = report.comparisons
+    items = (
+        FairnessItem(item="tls", champion=None, candidate=None, unit="ms", imbalanced=False),
+        FairnessItem(item="queue", champion=3.0, candidate=None, unit="ms", imbalanced=False),
+    )
+    changed = report.model_copy(update={"comparisons": (result.model_copy(update={"fairness": items}),)})
+    html = render_window(home, changed).html
+    assert "<td>queue</td><td>3</td><td>not available</td><td>ms</td><td>◆ known of one side only</td>" in html
+    assert "Known of neither side: tls." in html
 
 
 def test_unknowns_reasons_imbalance_and_what_is_missing_are_said(rendered) -> None:
@@ -67,7 +98,7 @@ def test_charts_are_small_wellformed_and_follow_the_page_in_light_and_dark(rende
     assert len(held) == 6
     for svg in held:
         root = ET.fromstring(svg)  # noqa: S314 - our own text
-        assert float(root.get("width").removesuffix("px")) in (340.0, 1060.0)
+        assert float(root.get("width").removesuffix("px")) in (526.0, 1070.0)
         assert root.get("aria-label")
         assert "currentColor" in svg
         assert "#000000" not in svg

@@ -1,0 +1,124 @@
+"""Sensors that tell: a run failed, a verdict changed, coverage is low, a window did not come. Window key and words only.
+
+They keep a notice durably and request ``publish_notices``, which makes its row and, where the operator named a webhook,
+its one POST. They send nothing and publish nothing themselves.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from tasc_collector.contracts.scalars import format_timestamp
+from tasc_collector.errors import TascError
+from tasc_pipeline.home.notices import StoredNotice
+from tasc_pipeline.home.studies import study_ids
+from tasc_pipeline.jobs import NO_RETRY
+from tasc_pipeline.partitions import PARTITION_TAG
+from tasc_pipeline.probe_jobs import failure_of
+from tasc_pipeline.resources import StateFolder
+from tasc_pipeline.steps import notices
+from tasc_pipeline.steps.collect import utc_now
+from tasc_pipeline.steps.notice_post import post_all
+
+PUBLISH_JOB = "publish_notices"
+
+
+@dg.op(description="Publish the rows of new notices; post each once where the study names a webhook.")
+def publish_and_post(context: dg.OpExecutionContext, state: StateFolder) -> None:
+    """Publish, then post, so that what was posted can be looked up."""
+    home = state.home()
+    try:
+        windows = notices.publish_notices(home)
+        context.log.info(f"notices of {windows} windows published")
+        for study_id in study_ids(home):
+            for post in post_all(home, study_id):
+                context.log.info(f"notice {post.notice_digest}: {post.state}{f' ({post.code})' if post.code else ''}")
+    except TascError as error:
+        raise failure_of(error) from None
+
+
+@dg.job(
+    name=PUBLISH_JOB,
+    tags=NO_RETRY,
+    description="Publish new notices and post each once to the webhook of its study, where it names one.",
+)
+def publish_notices() -> None:
+    """One round."""
+    publish_and_post()
+
+
+@dg.run_failure_sensor(
+    name="run_failures",
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    request_job=publish_notices,
+    description="Keeps a notice of every failed run of a window: window key and category, nothing else.",
+)
+def run_failures(context: dg.RunFailureSensorContext, state: StateFolder) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One failed run."""
+    run = context.dagster_run
+    window_key = run.tags.get(PARTITION_TAG)
+    if window_key is None:
+        yield dg.SkipReason("the run belongs to no window")
+        return
+    told = notices.after_failure(state.home(), window_key, run.run_id, category_of(context))
+    yield from _publish([] if told is None else [told])
+
+
+@dg.run_status_sensor(
+    name="verdict_notices",
+    run_status=dg.DagsterRunStatus.SUCCESS,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    request_job=publish_notices,
+    description="Keeps a notice where a window's assessment changes the standing verdict or its coverage is under the floor.",
+)
+def verdict_notices(context: dg.RunStatusSensorContext, state: StateFolder) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One finished run; only an assessed window tells something, and only once."""
+    window_key = context.dagster_run.tags.get(PARTITION_TAG)
+    if window_key is None:
+        yield dg.SkipReason("the run belongs to no window")
+        return
+    try:
+        told = notices.after_assessment(state.home(), window_key)
+    except TascError as error:
+        yield dg.SkipReason(str(error))
+        return
+    yield from _publish(told)
+
+
+@dg.sensor(
+    name="overdue_windows",
+    job_name=PUBLISH_JOB,
+    minimum_interval_seconds=300,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Keeps a notice where two periods of a recurring study have passed since its newest window. Launches no window.",
+)
+def overdue_windows(state: StateFolder) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One look; what was told is in the notices themselves, which are written once."""
+    yield from _publish(notices.overdue(state.home(), format_timestamp(utc_now())))
+
+
+def category_of(context: dg.RunFailureSensorContext) -> str:
+    """Why a run failed, as a word: from the class of the error, never its text."""
+    for event in context.get_step_failure_events():
+        data = event.step_failure_data
+        category = None if data.user_failure_data is None else data.user_failure_data.metadata.get("category")
+        if category is not None:
+            return str(category.value)
+        for error in (data.error, None if data.error is None else data.error.cause):
+            if error is not None and error.cls_name in notices.FAILURES:
+                return notices.FAILURES[error.cls_name]
+        return notices.UNEXPECTED
+    return notices.ENDED
+
+
+def _publish(told: list[StoredNotice]) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    if not told:
+        yield dg.SkipReason("nothing new to tell")
+    for item in told:
+        yield dg.RunRequest(run_key=item.path.stem, job_name=PUBLISH_JOB)
+
+
+NOTICE_JOBS = (publish_notices,)
+NOTICE_SENSORS = (run_failures, verdict_notices, overdue_windows)

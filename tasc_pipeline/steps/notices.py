@@ -1,0 +1,168 @@
+"""Telling: which notices a window, a study or a failed run gives, kept durably, and published as content-free rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tasc_collector.contracts.operations import Notice
+from tasc_collector.contracts.scalars import format_timestamp
+from tasc_collector.errors import InputError, TascError
+from tasc_pipeline.control import notices as rules
+from tasc_pipeline.home import keys
+from tasc_pipeline.home import notices as store
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.notices import StoredNotice
+from tasc_pipeline.home.studies import load_study, study_ids
+from tasc_pipeline.home.window_index import WindowFacts, current_keys, window_facts
+from tasc_pipeline.steps.collect import utc_now
+from tasc_pipeline.warehouse.database import build_views
+from tasc_pipeline.warehouse.manifests import read_window
+from tasc_pipeline.warehouse.publish import ManifestSigner, publish
+from tasc_pipeline.warehouse.record_rows import notices_table
+from tasc_pipeline.warehouse.schemas import NOTICES
+
+FAILURES: Final[Mapping[str, str]] = {
+    "DagsterAssetCheckFailedError": "check-failed",
+    "DagsterExecutionInterruptedError": "interrupted",
+    "DigestMismatch": "digest-mismatch",
+    "InputError": "input",
+    "JournalCorrupt": "journal-corrupt",
+    "JournalFailed": "journal-failed",
+    "JournalFull": "journal-full",
+    "JournalLocked": "journal-locked",
+    "NotAuthorized": "not-authorized",
+    "PartCorruptError": "part-corrupt",
+    "SecretUnavailable": "secret-unavailable",
+    "SignatureError": "signature",
+    "WarehouseError": "disk-refused",
+}
+"""What a notice says of a failed run, by the class of its error."""
+UNEXPECTED: Final = "unexpected"
+"""What it says of any other."""
+ENDED: Final = "run-ended"
+"""What it says where no step failed: the run's process ended, or was ended, from outside."""
+
+
+def after_assessment(home: Home, window_key: str) -> list[StoredNotice]:
+    """Keep what an assessed window tells; nothing where it was told before or is not assessed.
+
+    Raises:
+        InputError: the study's files break a rule.
+    """
+    facts = window_facts(home)
+    told = facts.get(window_key)
+    if told is None or told.as_of is None:
+        return []
+    study = load_study(home, told.study_id)
+    current = current_keys(facts)
+    same = [
+        item
+        for item in facts.values()
+        if item.study_id == told.study_id
+        and item.protocol_digest == told.protocol_digest
+        and item.as_of is not None
+        and (item.window_key == window_key or item.window_key in current)
+        and (item.as_of, item.window_key) <= (told.as_of, window_key)
+    ]
+    looks = [_look(item) for item in sorted(same, key=lambda item: (item.as_of or "", item.window_key))]
+    found = rules.notices_of(
+        told.study_id,
+        told.study_kind,
+        looks,
+        agreeing_windows=store.read_rules(home, told.study_id).agreeing_windows,
+        floor=study.minimum_coverage,
+    )
+    return [item for notice in found if (item := store.store(home, notice)) is not None]
+
+
+def after_failure(home: Home, window_key: str, run_id: str, category: str) -> StoredNotice | None:
+    """Keep that a window's run failed; None where no such window was sealed, or it was told before.
+
+    Args:
+        home: the state folder.
+        window_key: the run's partition.
+        run_id: the run.
+        category: category of its error; no text of the error.
+    """
+    told = window_facts(home).get(window_key)
+    if told is None or not told.study_id:
+        return None
+    notice = rules.failed_run(told.study_id, window_key, category, at=format_timestamp(utc_now()))
+    return store.store(home, notice, about=run_id)
+
+
+def overdue(home: Home, now: str) -> list[StoredNotice]:
+    """Keep that a study's next window did not come; once per newest window."""
+    found: list[StoredNotice] = []
+    for study_id, windows in _by_study(window_facts(home).values()).items():
+        try:
+            study, rule = load_study(home, study_id), store.read_rules(home, study_id)
+        except TascError:
+            continue  # `tasc status` says what is wrong with it
+        recurring = study.comparison is not None and study.comparison.record.rule.recurring
+        if not recurring and rule.period_minutes is None:
+            continue
+        firsts = sorted((item.starts_at, item.window_key) for item in windows if item.revision == 1)
+        if not firsts:
+            continue
+        start, key = firsts[-1]
+        period = rules.period_ms([start for start, _ in firsts[-2:]], rule.period_minutes)
+        notice = rules.missing_window(study_id, key, start, period, as_of=now)
+        if notice is not None and (item := store.store(home, notice)) is not None:
+            found.append(item)
+    return found
+
+
+def every(home: Home) -> list[StoredNotice]:
+    """Every notice of every study, oldest first."""
+    found = [item for study_id in study_ids(home) for item in store.stored(home, study_id)]
+    return sorted(found, key=lambda item: (item.notice.at, item.path.name))
+
+
+def publish_notices(home: Home) -> int:
+    """Publish the rows of every window whose notices are not all in the warehouse; returns how many windows were.
+
+    Raises:
+        WarehouseError: the disk refused; what was published before still stands.
+    """
+    by_window: dict[str, list[Notice]] = {}
+    for item in every(home):
+        if item.notice.window_key is not None:
+            by_window.setdefault(item.notice.window_key, []).append(item.notice)
+    due = {key: notices for key, notices in by_window.items() if _published(home, key) != len(notices)}
+    if not due:
+        return 0
+    signer = signer_of(home)
+    for key, notices in due.items():
+        publish(home.warehouse, NOTICES.name, key, notices_table(key, notices), sign=signer, clock=utc_now)
+    build_views(home.root, clock=utc_now, keys=keys.collector_keys(home))
+    return len(due)
+
+
+def signer_of(home: Home) -> ManifestSigner:
+    """The state folder's collector key, for tables that belong to no one study."""
+    current = keys.current(keys.read_ring(home), "collector", format_timestamp(utc_now()))
+    return ManifestSigner(keys.signing_key(home, "keyfile:collector.key"), current.key_id)
+
+
+def _published(home: Home, window_key: str) -> int:
+    try:
+        return int(read_window(home.warehouse, NOTICES.name, window_key).num_rows)
+    except InputError:
+        raise
+    except TascError:
+        return 0
+
+
+def _look(item: WindowFacts) -> rules.Look:
+    verdicts = {candidate: str(verdict) for candidate, verdict in item.results or ()}
+    return rules.Look(item.window_key, item.as_of or "", verdicts, item.coverage)
+
+
+def _by_study(windows: Iterable[WindowFacts]) -> Mapping[str, list[WindowFacts]]:
+    found: dict[str, list[WindowFacts]] = {}
+    for item in windows:
+        if item.study_id:
+            found.setdefault(item.study_id, []).append(item)
+    return found

@@ -16,8 +16,8 @@ demo:  ## set up and run the main job on two contract servers
 	@$(PYTHON) scripts/bootstrap.py
 	@$(BIN)/tasc demo
 
-demo-live:  ## the same on two real llama.cpp servers (needs a C++ compiler and cmake)
-	@$(PYTHON) scripts/bootstrap.py live
+demo-live:  ## the same on real llama.cpp servers, then a chat window against MLX-LM (needs a C++ compiler and cmake)
+	@$(PYTHON) scripts/bootstrap.py live mlx
 	@$(BIN)/tasc demo --live
 
 test:  ## set up and run the tests
@@ -30,11 +30,11 @@ test-live:  ## tests against real engines
 
 test-crash:  ## crash and fault suites; FULL=1 for all kill points
 	@$(PYTHON) scripts/bootstrap.py test crash
-	TASC_CRASH_FULL=$(FULL) $(BIN)/python -m pytest -n $(WORKERS) -m crash tests/crash tests/compute
+	TASC_CRASH_FULL=$(FULL) $(BIN)/python -m pytest -n $(WORKERS) -m crash tests/crash tests/compute tests/pipeline
 
 test-ui:  ## a real browser against the Dagster UI (needs Debian's chromium)
 	@$(PYTHON) scripts/bootstrap.py test ui
-	$(BIN)/python -m pytest -m ui
+	$(BIN)/python -m pytest -m ui tests/ui
 
 lint:  ## style, types, and the rules of the house
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)

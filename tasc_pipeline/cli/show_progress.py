@@ -1,20 +1,25 @@
-"""Progress in the terminal: a live line on a terminal, a plain line every 15 seconds elsewhere."""
+"""Progress in the terminal: a live line on a terminal, a plain line every 15 seconds elsewhere.
+
+The plain line comes from a thread of its own, so that it comes while one step of the work takes longer than that.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tasc_collector.shadow.progress import Snapshot
 from tasc_pipeline.cli.common import err
+from tasc_pipeline.steps.watch import watching
 
 PLAIN_EVERY_S = 15.0
 
 
 def line_of(snapshot: Snapshot) -> str:
     """One line: done and total, rate, time left, states."""
-    parts = [f"{snapshot.done}/{snapshot.total}"]
+    parts = [f"{snapshot.what} {snapshot.done}/{snapshot.total}".strip()]
     if snapshot.rate_per_s is not None and snapshot.left_s is not None:
         parts.append(f"{snapshot.rate_per_s:.1f}/s, {snapshot.left_s:.0f} s left")
     parts.extend(f"{state} {count}" for state, count in sorted(snapshot.states.items()))
@@ -23,17 +28,37 @@ def line_of(snapshot: Snapshot) -> str:
 
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[Snapshot], None]]:
-    """A function that shows snapshots at a person's pace."""
+    """A function that shows snapshots at a person's pace; everything that this context calls is watched by it too."""
     console = err()
     if console.is_terminal:
         with console.status("starting") as status:
-            yield lambda snapshot: status.update(line_of(snapshot))
+
+            def live(snapshot: Snapshot) -> None:
+                status.update(line_of(snapshot))
+
+            with watching(live):
+                yield live
         return
-    shown = [time.monotonic()]
+    latest: list[tuple[Snapshot, float]] = []
+    ended = threading.Event()
 
     def plain(snapshot: Snapshot) -> None:
-        if time.monotonic() - shown[0] >= PLAIN_EVERY_S:
-            shown[0] = time.monotonic()
-            console.print(line_of(snapshot), markup=False)
+        latest[:] = [(snapshot, time.monotonic())]
 
-    yield plain
+    def speak() -> None:
+        while not ended.wait(PLAIN_EVERY_S):
+            for snapshot, at in latest[-1:]:
+                if snapshot.done >= snapshot.total:
+                    continue  # it is finished; what comes next has not told yet
+                quiet_s = time.monotonic() - at
+                waited = f"  (nothing new for {quiet_s:.0f} s)" if quiet_s >= PLAIN_EVERY_S else ""
+                console.print(line_of(snapshot) + waited, markup=False)
+
+    speaker = threading.Thread(target=speak, name="progress", daemon=True)
+    speaker.start()
+    try:
+        with watching(plain):
+            yield plain
+    finally:
+        ended.set()
+        speaker.join()

@@ -1,26 +1,25 @@
-"""Searching a state folder for what must not be in it: raw, base64, hex, URL-coded, JSON-escaped, and inside gzip and Parquet.
+"""Searching a state folder for what must not be in it, in every form in which it could have been written.
 
-A needle is found wherever it stands, in any of these forms; Parquet columns are decompressed first, because pages are zstd.
-The report names file and form, never the needle.
+A needle is found wherever it stands: in the bytes of a file, in its name, and in the values of Parquet, DuckDB, SQLite and
+gzip files once they are decoded. A file that cannot be decoded is named, never passed over. The page that comes out is
+for a security team: it says what was searched and how, and never shows a needle.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
 import json
-import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from tasc_collector.errors import InputError
-from tasc_pipeline.warehouse.parquet import plain_bytes
+from tasc_pipeline.warehouse.plain_contents import Kind, NotDecodedError, decoded_pieces, kind_of, raw_pieces
 
 MIN_NEEDLE = 8
 """Shorter needles would be found by chance."""
-CHUNK = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +32,73 @@ class Hit:
     form: str
 
 
+@dataclass(slots=True)
+class Searched:
+    """What a search looked at and what it found."""
+
+    needles: int
+    files: Counter[Kind] = field(default_factory=Counter)
+    size_bytes: int = 0
+    hits: list[Hit] = field(default_factory=list)
+    undecoded: list[Path] = field(default_factory=list)
+    """Searched as they are, but not inside."""
+    left_out: list[Path] = field(default_factory=list)
+    links: list[Path] = field(default_factory=list)
+    """Symbolic links, which are not followed."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything was searched and nothing found."""
+        return not self.hits and not self.undecoded
+
+
 def forms(needle: str) -> dict[str, bytes]:
-    """Every form in which a text could have been written."""
+    """Every form in which a text could have been written, of at least 8 bytes each."""
     raw = needle.encode()
+    escaped = json.dumps(needle)[1:-1]
+    url = quote(needle, safe="")
     found = {
         "raw": raw,
-        "utf-16": needle.encode("utf-16-le"),
+        "UTF-16": needle.encode("utf-16-le"),
         "hex": raw.hex().encode(),
-        "url": quote(needle, safe="").encode(),
-        "json": json.dumps(needle)[1:-1].encode(),
+        "HEX": raw.hex().upper().encode(),
+        "URL-coded": url.encode(),
+        "URL-coded, lower case": _lower_escapes(url).encode(),
+        "form-coded": quote_plus(needle).encode(),
+        "JSON-escaped": escaped.encode(),
+        "JSON-escaped, Unicode kept": json.dumps(needle, ensure_ascii=False)[1:-1].encode(),
+        "JSON-escaped, every character": "".join(f"\\u{unit:04x}" for unit in _utf16(needle)).encode(),
+        "JSON in JSON": json.dumps(escaped)[1:-1].encode(),
     }
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + raw)
         # the characters at either end depend on the neighbours; what lies between does not
-        start, end = (0, 2, 3)[offset], len(encoded) - (4 if len(raw) + offset % 3 else 0)
-        found[f"base64+{offset}"] = encoded[start:end]
-        found[f"base64url+{offset}"] = encoded[start:end].replace(b"+", b"-").replace(b"/", b"_")
-    return {name: value for name, value in found.items() if len(value) >= MIN_NEEDLE}
+        start, end = (0, 2, 3)[offset], len(encoded) - 4
+        found[f"base64 at offset {offset}"] = encoded[start:end]
+        found[f"base64url at offset {offset}"] = encoded[start:end].replace(b"+", b"-").replace(b"/", b"_")
+    different: dict[bytes, str] = {}
+    for name, value in found.items():
+        if len(value) >= MIN_NEEDLE:
+            different.setdefault(value, name)
+    return {name: value for value, name in different.items()}
+
+
+def _lower_escapes(url: str) -> str:
+    head, *rest = url.split("%")
+    return head + "".join("%" + part[:2].lower() + part[2:] for part in rest)
+
+
+def _utf16(text: str) -> Iterator[int]:
+    data = text.encode("utf-16-be")
+    return (int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
 
 
 def scan(folders: Iterable[Path], needles: Iterable[str], *, leave_out: Iterable[Path] = ()) -> list[Hit]:
+    """Where needles stand; see ``search``."""
+    return search(folders, needles, leave_out=leave_out).hits
+
+
+def search(folders: Iterable[Path], needles: Iterable[str], *, leave_out: Iterable[Path] = ()) -> Searched:
     """Search files for needles.
 
     Args:
@@ -61,18 +107,46 @@ def scan(folders: Iterable[Path], needles: Iterable[str], *, leave_out: Iterable
         leave_out: files that may hold them, such as the operator's own cases.
 
     Raises:
-        InputError: a needle is too short to mean anything.
+        InputError: a needle is too short to mean anything, or there is none.
     """
     wanted = [forms(_long_enough(needle)) for needle in needles]
+    if not wanted:
+        raise InputError("there is nothing to search for", way_out="give texts, one per line, of at least 8 characters")
     skipped = {path.resolve() for path in leave_out}
-    hits: list[Hit] = []
+    result = Searched(len(wanted))
     for path in sorted(_files(folders)):
-        if path.resolve() in skipped:
-            continue
-        content = b"\0".join(_contents(path)) + b"\0" + path.name.encode()
-        for number, spellings in enumerate(wanted, start=1):
-            hits.extend(Hit(path, number, form) for form, value in spellings.items() if value in content)
-    return hits
+        if path.is_symlink():
+            result.links.append(path)
+        elif path.resolve() in skipped:
+            result.left_out.append(path)
+        else:
+            _search_file(path, wanted, result)
+    return result
+
+
+def _search_file(path: Path, wanted: Sequence[Mapping[str, bytes]], result: Searched) -> None:
+    try:
+        kind, size_bytes = kind_of(path), path.stat().st_size
+    except FileNotFoundError:
+        return  # it was replaced while we looked; the folder may be in use
+    longest = max(len(value) for spellings in wanted for value in spellings.values())
+    missing = {(number, form): value for number, each in enumerate(wanted, 1) for form, value in each.items()}
+    result.files[kind] += 1
+    result.size_bytes += size_bytes
+    for piece in _pieces(path, kind, longest, result):
+        for found in [key for key, value in missing.items() if value in piece]:
+            del missing[found]
+            result.hits.append(Hit(path, *found))
+    result.hits.sort(key=lambda hit: (str(hit.file), hit.needle, hit.form))
+
+
+def _pieces(path: Path, kind: Kind, overlap: int, result: Searched) -> Iterator[bytes]:
+    yield path.name.encode()
+    yield from raw_pieces(path, overlap)
+    try:
+        yield from decoded_pieces(path, kind, overlap)
+    except NotDecodedError:
+        result.undecoded.append(path)
 
 
 def _long_enough(needle: str) -> str:
@@ -90,16 +164,57 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
         if folder.is_file():
             yield folder
         else:
-            yield from (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+            yield from (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
 
 
-def _contents(path: Path) -> Iterator[bytes]:
-    data = path.read_bytes()
-    yield data
-    if data[:2] == b"\x1f\x8b":
-        try:
-            yield gzip.decompress(data)
-        except (OSError, EOFError, zlib.error):
-            return
-    if data[:4] == b"PAR1":
-        yield plain_bytes(path)
+def page(result: Searched, root: Path, *, searched_at: str) -> str:
+    """The result as a page in Markdown for a security team.
+
+    Args:
+        result: a search.
+        root: the folder that was searched; names are shown relative to it.
+        searched_at: when, UTC.
+    """
+    verdict = (
+        "NOTHING WAS FOUND" if result.clean else f"{len(result.hits)} PLACES FOUND" if result.hits else "INCOMPLETE"
+    )
+    lines = [
+        "# Privacy search of a state folder",
+        "",
+        (
+            f"**{verdict}** Searched at {searched_at}: {sum(result.files.values())} files of {result.size_bytes} bytes. "
+            f"{result.needles} texts were looked for; they are not shown here."
+        ),
+        "",
+        "| files | read |",
+        "|---:|---|",
+        *(f"| {result.files[kind]} | {kind} |" for kind in Kind if result.files[kind]),
+        "",
+        "Every file was searched as it is, by its name, and decoded where its first bytes say that it is a container; "
+        "the journal, records, logs and reports are plain bytes. Each text was looked for in these forms: "
+        + ", ".join(forms('example \u00e9"\u00bf/?>+ text'))
+        + ".",
+    ]
+    for title, found in (
+        ("Found", [f"text {hit.needle}, {hit.form}: {_name(hit.file, root)}" for hit in result.hits]),
+        (
+            "Could not be decoded, searched as they are only",
+            [_name(path, root) + " (damaged, or in use: search again)" for path in result.undecoded],
+        ),
+        ("Left out, as asked", [_name(path, root) for path in result.left_out]),
+        ("Links, not followed", [_name(path, root) for path in result.links]),
+    ):
+        if found:
+            lines += ["", f"## {title}", "", *(f"- {item}" for item in found)]
+    lines += [
+        "",
+        (
+            "What such a search cannot see: an encrypted copy, a text that was cut or reworded, memory, swap, "
+            "and anything outside the folder, such as the operator's own case file."
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _name(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else path.name

@@ -10,7 +10,7 @@ from tasc_collector.shadow.executions import planned_pairs
 from tasc_collector.shadow.ledger import FINAL, fold
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.steps.plan import load_approved
+from tasc_pipeline.steps.approved import load_approved
 
 
 @dataclass(frozen=True, slots=True)

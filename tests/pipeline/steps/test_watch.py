@@ -1,0 +1,147 @@
+"""Long work says how far it is: to a terminal, to Dagster, to both, in numbers that end where the work ends."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from rich.console import Console
+
+from tasc_collector.shadow.progress import Snapshot
+from tasc_pipeline.cli import show_progress
+from tasc_pipeline.home.studies import load_study
+from tasc_pipeline.instance import add_partition, instance_of
+from tasc_pipeline.steps import assess, close, collect
+from tasc_pipeline.steps.probe_rounds import passive_probes, probe_passively
+from tasc_pipeline.steps.watch import also_watching, counted, watching
+from tasc_pipeline.warehouse.compaction import compact
+from tests.support.window import World, world
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as found:
+        yield found
+
+
+def nothing(_: object) -> None:
+    """Progress that nobody looks at."""
+
+
+def steps(seen: list[Snapshot], what: str) -> list[tuple[int, int]]:
+    return [(each.done, each.total) for each in seen if each.what.startswith(what)]
+
+
+def test_collecting_publishing_and_assessing_tell_whoever_watches(made: World) -> None:
+    key = made.approved_window()
+    seen: list[Snapshot] = []
+    with watching(seen.append):
+        collect.collect(made.home, key, show=nothing, show_every_s=0.0)
+        collect.publish(made.home, key)
+        close.close(made.home, key)
+        assess.assess(made.home, key)
+    calls = [each for each in seen if not each.what]
+    assert calls[-1].total == 12
+    published = steps(seen, "publishing 12 executions")
+    assert published == [(done, published[-1][1]) for done in range(len(published))] and len(published) > 5
+    assert steps(seen, "assessing") == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_a_round_of_probes_tells_whoever_watches(made: World) -> None:
+    total = len(tuple(passive_probes(made.home, load_study(made.home, "first"))))
+    seen: list[Snapshot] = []
+    with watching(seen.append):
+        probe_passively(made.home, "first")
+    assert total > 2
+    assert steps(seen, "probing first") == [(done, total) for done in range(total + 1)]
+
+
+def test_compaction_tells_the_rows(made: World) -> None:
+    for _ in range(2):
+        key = made.approved_window()
+        collect.collect(made.home, key, show=nothing)
+        collect.publish(made.home, key)
+    approved = collect.load_approved(made.home, key)
+    seen: list[Snapshot] = []
+    with watching(seen.append):
+        compact(
+            made.home.warehouse,
+            "traces",
+            sign=collect.manifest_signer(made.home, approved),
+            clock=collect.utc_now,
+            watch=counted,
+        )
+    assert steps(seen, "compacting traces")[0] == (0, 24)
+    assert steps(seen, "compacting traces")[-1] == (24, 24)
+
+
+def test_a_second_watcher_is_told_at_its_own_pace() -> None:
+    everybody: list[Snapshot] = []
+    seldom: list[Snapshot] = []
+    with watching(everybody.append), also_watching(seldom.append, every_s=3600):
+        tell = counted("work", 3)
+        for _ in range(3):
+            tell(1)
+    assert steps(everybody, "work") == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert seldom == []
+
+
+def test_a_line_has_done_and_total_rate_and_time_left() -> None:
+    snapshot = Snapshot(20, 80, 4, {"success": 19, "failure": 1}, 10.0)
+    assert show_progress.line_of(snapshot) == "20/80  2.0/s, 30 s left  failure 1  success 19"
+    assert show_progress.line_of(Snapshot(0, 8, 0, {}, 0.5, "publishing")) == "publishing 0/8"
+
+
+class Spoken(io.StringIO):
+    """A file that wakes whoever waits for a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = threading.Semaphore(0)
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        for _ in range(text.count("\n")):
+            self.lines.release()
+        return written
+
+
+def test_without_a_terminal_a_line_comes_even_while_one_step_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken = Spoken()
+    monkeypatch.setattr(show_progress, "err", lambda: Console(file=spoken, width=100))
+    monkeypatch.setattr(show_progress, "PLAIN_EVERY_S", 0.05)
+    with show_progress.terminal_progress():
+        counted("publishing", 8)(3)
+        for _ in range(2):
+            assert spoken.lines.acquire(timeout=30), "a line at every interval, though nothing was told since"
+    said = spoken.getvalue().splitlines()
+    assert said[0].startswith("publishing 3/8")
+    assert "(nothing new for" in said[-1]
+
+
+def test_dagster_gets_observations_with_the_same_numbers(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasc_pipeline.assets import collection
+    from tasc_pipeline.definitions import defs
+
+    monkeypatch.setenv("TASC_HOME", str(made.home.root))
+    monkeypatch.setattr(collection, "OBSERVE_EVERY_S", 0.0)
+    key = made.approved_window()
+    add_partition(made.home, key)
+    with instance_of(made.home) as instance:
+        result = defs.resolve_job_def("shadow_window").execute_in_process(partition_key=key, instance=instance)
+    observed = [
+        event.asset_observation_data.asset_observation
+        for event in result.all_events
+        if event.event_type == dg.DagsterEventType.ASSET_OBSERVATION
+    ]
+    assert {str(each.asset_key.to_user_string()) for each in observed} == {"accepted_traces"}
+    last = {str(each.metadata["what"].value): each.metadata for each in observed}
+    assert (last["collecting"]["done"].value, last["collecting"]["total"].value) == (12, 12)
+    [publishing] = [each for name, each in last.items() if name.startswith("publishing")]
+    assert publishing["done"].value == publishing["total"].value
+    assert {each.partition for each in observed} == {key}
+    assert all({"rate_per_s", "left_s"} <= set(each.metadata) for each in observed)

@@ -1,6 +1,6 @@
 """Make the two pictures of the README from a state folder with an assessed window: the report and the asset graph.
 
-Usage: python scripts/pictures.py HOME (needs the extra `ui` and Debian's chromium)
+Usage: python -m scripts.pictures HOME (needs the extra `ui` and Debian's chromium)
 """
 
 from __future__ import annotations
@@ -15,33 +15,24 @@ import urllib.request
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
+
+from tests.support.browser import browser
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 GROUPS = ("authority", "evidence", "decision", "compute")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 def main(home: Path) -> None:
     """Shoot both pictures."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     report = sorted(home.glob("windows/*/report.html"))[-1]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        page = browser.new_page(viewport={"width": 1000, "height": 1250})
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": 1120, "height": 1250})
         page.goto(report.absolute().as_uri())
-        page.screenshot(path=PICTURES / "report.png", clip={"x": 0, "y": 0, "width": 1000, "height": 1250})
-        _graph(browser.new_page(viewport={"width": 1760, "height": 760}), home)
-        browser.close()
+        page.screenshot(path=PICTURES / "report.png", clip={"x": 0, "y": 0, "width": 1120, "height": 1250})
+        _graph(chromium.new_page(viewport={"width": 1760, "height": 760}), home)
     for picture in (PICTURES / "report.png", PICTURES / "assets.png"):
         with Image.open(picture) as drawn:
             drawn.convert("RGB").quantize(64).save(picture, optimize=True)
@@ -68,7 +59,7 @@ def _graph(page: Page, home: Path) -> None:
         page.goto(_when_up(f"http://127.0.0.1:{port}/server_info", f"http://127.0.0.1:{port}/asset-groups?{query}"))
         page.get_by_text("window_catalogue", exact=True).last.wait_for()
         page.wait_for_timeout(3000)  # the graph glides into place; nothing says when it has
-        page.screenshot(path=PICTURES / "assets.png", clip={"x": 541, "y": 130, "width": 1170, "height": 560})
+        page.screenshot(path=PICTURES / "assets.png", clip={"x": 541, "y": 130, "width": 1210, "height": 560})
     finally:
         server.terminate()
         server.wait(30)

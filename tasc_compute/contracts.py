@@ -332,6 +332,8 @@ class AcceleratorInfo:
     power_watts: float | None
     power_limit_watts: float | None
     driver: str | None
+    throttled: bool | None = field(default=None, metadata=OMIT_NONE)
+    """Slowed down by heat or by the hardware's own protection; a power limit that was set is no such thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +349,8 @@ class HostInfo:
     arch: HostArch
     release: str
     uptime_seconds: float
+    cpu_throttle_count: int | None = field(default=None, metadata=OMIT_NONE)
+    """How often the processor was slowed down by heat since it started; two snapshots tell whether it was between."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ from tasc_compute.visibility import DevicePlace
 SCHEMA: Final = "tasc-engine-recipe-v1"
 MODEL_FOLDER_DOMAIN: Final = "tasc/model-folder/v1"
 _SHA256: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_AT_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)")
+"""How ``tomllib`` says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,13 @@ def parse_recipe(data: bytes, where: str, folder: Path) -> Recipe:
     """
     try:
         table = _Table(tomllib.loads(data.decode()), where)
-    except (ValueError, RecursionError):
-        raise RecipeError("is no TOML", where=where, way_out="correct its syntax") from None
+    except (ValueError, RecursionError) as error:
+        line = _line_of(error, data)
+        raise RecipeError(
+            "is no TOML",
+            where=where if line is None else f"{where}:{line}",
+            way_out="write it in UTF-8, without deep nesting" if line is None else "correct the line",
+        ) from None
     if table.required("schema") != SCHEMA:
         raise table.fail("schema", f"must be {SCHEMA}")
     recipe = Recipe(
@@ -199,6 +206,14 @@ def parse_recipe(data: bytes, where: str, folder: Path) -> Recipe:
     if len(set(recipe.devices)) != len(recipe.devices):
         raise table.fail("devices", "names a device twice")
     return recipe
+
+
+def _line_of(error: Exception, data: bytes) -> int | None:
+    """The line of a syntax error; only its number is taken, because the rest of the message may quote the file."""
+    if not isinstance(error, tomllib.TOMLDecodeError):
+        return None
+    found = _AT_LINE.search(str(error))
+    return int(found[1]) if found else data.count(b"\n") + (not data.endswith(b"\n"))  # "at end of document"
 
 
 def _name(table: _Table) -> str:

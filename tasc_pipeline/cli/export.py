@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError
-from tasc_pipeline.cli.common import EXIT_FAILED, home, out, say
+from tasc_pipeline.cli.common import EXIT_FAILED, home, now, say
 from tasc_pipeline.steps.export import export_traces
-from tasc_pipeline.steps.privacy import scan
+from tasc_pipeline.steps.privacy import page, search
 
 
 def register(app: typer.Typer) -> None:
@@ -45,24 +46,17 @@ def privacy_scan(
         list[Path] | None, typer.Option(help="File that may hold them, such as your cases; may be repeated.")
     ] = None,
 ) -> None:
-    """Search the whole state folder for texts that must not be in it, in every form in which they could be written."""
+    """Search the whole state folder for texts that must not be in it, in every form in which they could be written.
+
+    Prints a page for a security team. Parquet, DuckDB, SQLite and gzip files are searched decoded.
+    """
     if not needles.is_file():
         raise InputError(
             "there is no such file", where=str(needles), field="--needles", way_out="write one text per line into it"
         )
     texts = [line for line in needles.read_text(encoding="utf-8").splitlines() if line.strip()]
     found = home()
-    hits = scan([found.root], texts, leave_out=[needles, *(leave_out or ())])
-    files = sum(1 for path in found.root.rglob("*") if path.is_file())
-    console = out()
-    console.print(
-        f"{files} files searched for {len(texts)} texts: raw, UTF-16, hex, base64, URL-coded, JSON-escaped, inside gzip and Parquet",
-        markup=False,
-    )
-    for hit in hits:
-        console.print(
-            f"FOUND: text {hit.needle} stands as {hit.form} in {hit.file.relative_to(found.root)}", markup=False
-        )
-    if hits:
+    result = search([found.root], texts, leave_out=[needles, *(leave_out or ())])
+    sys.stdout.write(page(result, found.root, searched_at=format_timestamp(now())))
+    if not result.clean:
         raise typer.Exit(EXIT_FAILED)
-    console.print("nothing was found", markup=False)

@@ -1,4 +1,4 @@
-"""``tasc init``, ``tasc ui``, ``tasc validate``, ``tasc keys``: the state folder, its web server, its files and keys."""
+"""``tasc init``, ``tasc ui``, ``tasc validate``: the state folder, its web server, its files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Annotated
 
 import typer
 
-from tasc_collector.contracts.catalogue import record_class
-from tasc_collector.errors import InputError
-from tasc_collector.wire.json import parse_json
-from tasc_pipeline.cli.common import home, now, out, say
-from tasc_pipeline.home import default_home, keys
+from tasc_pipeline.cli.common import EXIT_REFUSED, home, now, out, say
+from tasc_pipeline.home import default_home
 from tasc_pipeline.home.setup import init_home
+from tasc_pipeline.steps.validate import check_files
 from tasc_pipeline.warehouse.database import build_views
 
 
@@ -24,7 +22,6 @@ def register(app: typer.Typer) -> None:
     app.command("init")(init)
     app.command("ui")(ui)
     app.command("validate")(validate)
-    app.command("keys")(list_keys)
 
 
 def init() -> None:
@@ -38,8 +35,9 @@ def init() -> None:
 def ui(port: Annotated[int, typer.Option(help="Port on loopback.")] = 3000) -> None:
     """Open Dagster's web server and daemon on the state folder, bound to loopback."""
     found = home()
-    workspace = Path(__file__).resolve().parents[2] / "workspace.yaml"
-    where = ["-w", str(workspace)] if workspace.is_file() else ["-m", "tasc_pipeline.definitions"]
+    from tasc_pipeline.instance import workspace_file
+
+    where = ["-w", str(workspace_file(found))]
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(found.dagster),
@@ -51,24 +49,14 @@ def ui(port: Annotated[int, typer.Option(help="Port on loopback.")] = 3000) -> N
     raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
 
 
-def validate(files: Annotated[list[Path], typer.Argument(help="Record files, JSON.")]) -> None:
-    """Check record files of any kind: schema, cross-field rules, own digest."""
-    for path in files:
-        if not path.is_file():
-            raise InputError("there is no such file", where=str(path), way_out="check the name")
-        value = parse_json(path.read_bytes())
-        if not isinstance(value, dict):
-            raise InputError("a record is a JSON object", where=str(path), way_out="correct the file")
-        cls = record_class(value, where=str(path))
-        parsed = cls.from_value(value, where=str(path))
-        out().print(f"{path}: {cls.__name__} {parsed.record.digest_of(parsed.value)}", markup=False)
-
-
-def list_keys() -> None:
-    """Show the public keys with role, validity and revocation."""
-    from rich.table import Table
-
-    table = Table("role", "key id", "valid from", "valid until", "revoked")
-    for key in keys.read_ring(home()).keys:
-        table.add_row(key.role, key.key_id, key.valid_from, key.valid_until, key.revoked_at or "")
-    out().print(table)
+def validate(files: Annotated[list[Path], typer.Argument(help="Record files: JSON, NDJSON, TOML.")]) -> None:
+    """Check record files of any kind: schema, cross-field rules, own digest. Every file is checked."""
+    wrong = 0
+    for checked in check_files(files):
+        if checked.error is not None:
+            wrong += 1
+            say(f"refused: {checked.error}")
+        else:
+            out().print(f"{checked.path}: {checked.kind} {checked.digest}", markup=False)
+    if wrong:
+        raise typer.Exit(EXIT_REFUSED)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import typer
 from rich.table import Table
 
+from tasc_collector.contracts.scalars import format_timestamp
+from tasc_pipeline.cli.authorize import print_next
 from tasc_pipeline.cli.common import home, now, out
+from tasc_pipeline.steps.authorize import study_lines
 from tasc_pipeline.steps.catalogue import windows
 
 
@@ -16,8 +19,11 @@ def register(app: typer.Typer) -> None:
 
 def status() -> None:
     """Show all windows and what to do next with each."""
-    lines = windows(home(), now())
+    found, at = home(), now()
+    lines = windows(found, at)
     console = out()
+    for answer in study_lines(found, format_timestamp(at)):
+        print_next(answer)
     if not lines:
         console.print("no window was sealed yet; next: tasc study new, then tasc seal STUDY", markup=False)
         return

@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from tasc_collector.contracts.report import AssessmentReport, Interval
+from tasc_collector.contracts.report import AssessmentReport, DecisionResult, Interval
 from tasc_pipeline.control.sentences import asides
+from tasc_pipeline.warehouse.decision_blocks import gate_grid
 
 _NAMES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E"}
 
@@ -58,14 +59,30 @@ def print_assessment(console: Console, report: AssessmentReport) -> None:
                 "differs" if item.imbalanced else "",
             )
         console.print(strip)
+    if report.decision is not None:
+        print_gates(console, report.decision)
     for result in report.comparisons:
         for line in asides(result):
             console.print(f"note: {line}", markup=False)
     for line in (*report.warnings, *report.missing):
         console.print(f"note: {line}", markup=False)
-    for result in report.comparisons:
+    sentences = [result.sentence for result in report.comparisons]
+    if report.decision is not None:
+        sentences.append(f"{report.decision.status}: {report.decision.sentence}")
+    for sentence in sentences:
         console.print()
-        console.print(result.sentence, markup=False, style="bold")
+        console.print(sentence, markup=False, style="bold")
+
+
+def print_gates(console: Console, decision: DecisionResult) -> None:
+    """Every gate with its figure, interval, the bounds of what is not known, and what became of it."""
+    if not decision.gates:
+        return
+    shown = gate_grid(decision.gates)
+    table = Table(*shown.names, title="gates")
+    for row in shown.rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _states(report: AssessmentReport) -> Table:

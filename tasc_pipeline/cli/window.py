@@ -1,19 +1,20 @@
-"""``tasc seal | plan | collect | settle | verify | assess | launch``: a window's life from the shell."""
+"""``tasc seal | plan | collect | settle | verify | assess | launch``: a window's life from the shell.
+
+Each command imports the steps that it takes: collecting must not wait for what only charts need.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from tasc_collector.contracts.collection import Purpose
 from tasc_collector.errors import InputError
 from tasc_pipeline.cli.common import EXIT_FAILED, home, now, out
 from tasc_pipeline.cli.show_progress import terminal_progress
-from tasc_pipeline.cli.tables import print_assessment
-from tasc_pipeline.home.windows import PLAN, window_folder
-from tasc_pipeline.steps import assess as assessing
-from tasc_pipeline.steps import close, collect, plan, verify
-from tasc_pipeline.steps import seal as sealing
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.windows import APPROVAL, PLAN, window_folder
 
 WindowKey = Annotated[str, typer.Argument(help="Key of the sealed window, as `tasc status` shows it.")]
 
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def seal(
-    study: Annotated[str, typer.Argument(help="Id of the study.")],
+    study: Annotated[str | None, typer.Argument(help="Id of the study.")] = None,
     start: Annotated[
         str | None,
         typer.Option(help="First instant, UTC, like 2026-01-31T09:30:00.000Z; five seconds from now if not given."),
@@ -40,19 +41,41 @@ def seal(
     minutes: Annotated[float | None, typer.Option(help="Length; the study's default if not given.")] = None,
     window_id: Annotated[str | None, typer.Option(help="Readable id; made from study and start if not given.")] = None,
     lead: Annotated[float, typer.Option(help="Seconds until the start, where --start is not given.")] = 5.0,
+    decisive: Annotated[
+        bool | None,
+        typer.Option(
+            "--decisive/--observation", help="Whether it may move a controller; the study's default if not given."
+        ),
+    ] = None,
+    revise: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Revise this closed window for late evidence; sends nothing.")
+    ] = None,
+    watermark: Annotated[
+        str | None, typer.Option(help="Until when late evidence counts, with --revise; now if not given.")
+    ] = None,
 ) -> None:
     """Declare a window: bounds, membership and watermark are fixed before anything is collected."""
     from tasc_pipeline.instance import add_partition
+    from tasc_pipeline.steps import seal as sealing
 
     found = home()
-    declaration = sealing.seal(
-        found,
-        study,
-        sealing.SealOptions(start, lead, minutes, window_id),
-        now(),
-        add_partition=lambda key: add_partition(found, key),
-    )
-    out().print(declaration.window_key, markup=False)
+    if (study is None) == (revise is None):
+        raise InputError(
+            "seal a study's new window, or revise a closed one",
+            where="tasc seal",
+            way_out="tasc seal STUDY, or tasc seal --revise KEY",
+        )
+    if study is not None:
+        window_class: Literal["observation", "decisive"] | None = (
+            None if decisive is None else "decisive" if decisive else "observation"
+        )
+        options = sealing.SealOptions(start, lead, minutes, window_id, window_class)
+        made = sealing.seal(found, study, options, now(), add_partition=lambda key: add_partition(found, key))
+    else:
+        made = sealing.revise(
+            found, str(revise), now(), watermark=watermark, add_partition=lambda key: add_partition(found, key)
+        )
+    out().print(made.window_key, markup=False)
 
 
 def plan_window(
@@ -63,8 +86,20 @@ def plan_window(
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost; write nothing.")] = False,
+    purpose: Annotated[
+        str | None,
+        typer.Option(
+            help="comparison, development, holdout, window or monitoring; the only one that is possible now if not given."
+        ),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(help="With --dry-run: what a day costs on a schedule, such as 1h or 30m.")
+    ] = None,
 ) -> None:
     """Issue a window's collection plan, approve it by its digest, or show what it may cost."""
+    from tasc_pipeline.control.estimates import estimate_text, per_day
+    from tasc_pipeline.steps import plan
+
     found, console = home(), out()
     match words:
         case ["approve", key, digest]:
@@ -72,16 +107,12 @@ def plan_window(
             console.print(f"approved {approval.plan_digest} until {approval.expires_at}", markup=False)
             console.print(f"next: tasc collect {key}, or the Dagster job shadow_window on this partition", markup=False)
         case ["show", key]:
-            folder = window_folder(found, key)
-            console.print(folder.plan(plan.key_ring(found)).record.digest, markup=False)
+            _show_plan(found, key)
         case [key]:
-            made, estimate = plan.make_plan(found, key, now(), write=not dry_run)
-            cost = "no cost model" if estimate.cost_usd is None else f"at most {estimate.cost_usd:.2f} USD (modeled)"
-            console.print(
-                f"{estimate.calls} calls and {estimate.warm_up_calls} warm-up calls, at most {estimate.output_tokens} output tokens, "
-                f"about {estimate.minutes:g} minutes, {cost}",
-                markup=False,
-            )
+            made, estimate = plan.make_plan(found, key, now(), write=not dry_run, purpose=_purpose(purpose))
+            console.print(f"purpose {made.purpose}: {estimate_text(estimate)}", markup=False)
+            if every is not None:
+                console.print(f"per day, every {every}: {estimate_text(per_day(estimate, every))}", markup=False)
             if dry_run:
                 console.print("nothing was written", markup=False)
                 missing = plan.missing_receipt(found, key, now())
@@ -94,16 +125,71 @@ def plan_window(
             raise InputError(
                 "these words are no form of this command",
                 where=PLAN,
-                way_out="tasc plan KEY [--dry-run], tasc plan approve KEY DIGEST, tasc plan show KEY",
+                way_out="tasc plan KEY [--purpose PURPOSE] [--dry-run], tasc plan approve KEY DIGEST, tasc plan show KEY",
             )
+
+
+def _purpose(word: str | None) -> Purpose | None:
+    from tasc_pipeline.control.purposes import PURPOSES
+
+    if word is None:
+        return None
+    if word not in PURPOSES:
+        raise InputError(
+            "there is no such purpose",
+            where="tasc plan",
+            field="--purpose",
+            rule=f"one of {', '.join(PURPOSES)}",
+            way_out="name one of them, or leave it out",
+        )
+    return next(purpose for purpose in PURPOSES if purpose == word)
+
+
+def _show_plan(found: Home, key: str) -> None:
+    """What a plan says: digest, purpose, bounds, targets, budget, and whether it is approved."""
+    from tasc_pipeline.steps.approved import key_ring
+
+    ring = key_ring(found)
+    folder = window_folder(found, key)
+    source = folder.origin(ring)
+    record, console = source.plan(ring).record, out()
+    budget = record.budget
+    lines = [
+        f"plan {record.digest}",
+        f"purpose {record.purpose}, study {record.study_id}, issued {record.issued_at}, expires {record.expires_at}",
+        (
+            f"at most {budget.max_cases} cases, {budget.max_replicates} case replicates, {budget.max_network_calls} calls, "
+            f"{budget.max_wall_clock_ms / 60_000:g} minutes"
+        ),
+    ]
+    lines += [
+        f"{target.role} {target.profile_id}: {target.runtime.profile_id} {target.runtime.build}, {target.route} "
+        f"({target.framing}), {len(target.capability_receipt_digests)} receipts"
+        for target in record.targets
+    ]
+    if record.shadow_run_plan is not None:
+        lines.append(f"shadow run plan {record.shadow_run_plan['planDigest']}")
+    if source is not folder:
+        lines.append(f"collected as {source.window_key}; this revision sends nothing")
+    if record.authorization_digest is not None:
+        lines.append(f"under the standing authorization {record.authorization_digest}")
+    elif source.has(APPROVAL):
+        lines.append(f"approved at {source.approval(ring).record.approved_at}")
+    else:
+        lines.append(f"next: tasc plan approve {source.window_key} {record.digest}")
+    for line in lines:
+        console.print(line, markup=False)
 
 
 def collect_window(window_key: WindowKey) -> None:
     """Collect an approved window without Dagster, or finish it; then publish and close it."""
+    from tasc_pipeline.steps import close, collect
+    from tasc_pipeline.steps.approved import load_approved
+
     found = home()
     with terminal_progress() as show:
         result = collect.collect(found, window_key, show=show)
-    published = collect.publish(found, window_key)
+        published = collect.publish(found, window_key)
     console = out()
     console.print(", ".join(f"{count} {state}" for state, count in sorted(result.states.items())), markup=False)
     if result.status != "complete":
@@ -113,15 +199,21 @@ def collect_window(window_key: WindowKey) -> None:
         )
         raise typer.Exit(EXIT_FAILED)
     close.close(found, window_key)
+    if load_approved(found, window_key).is_revision:
+        from tasc_pipeline.steps.evidence_tables import publish_evidence
+
+        publish_evidence(found, window_key)  # of its own watermark; that of revision 1 was published when it came
     console.print(f"closed; {published.rows['traces']} rows published; next: tasc assess {window_key}", markup=False)
 
 
 def settle_window(window_key: WindowKey) -> None:
     """Give every lease without an outcome its state (sent_unknown). Sends nothing."""
+    from tasc_pipeline.steps import close, collect
+
     found = home()
     with terminal_progress() as show:
         result = collect.collect(found, window_key, show=show, send=False)
-    collect.publish(found, window_key)
+        collect.publish(found, window_key)
     out().print(", ".join(f"{count} {state}" for state, count in sorted(result.states.items())), markup=False)
     if result.status == "complete":
         close.close(found, window_key)
@@ -130,13 +222,29 @@ def settle_window(window_key: WindowKey) -> None:
 
 def verify_window(window_key: WindowKey) -> None:
     """Check everything a window left: journal chain and MACs, signatures, counts, published parts; says what it proved."""
+    from tasc_pipeline.steps import verify
+
     for line in verify.verify_window(home(), window_key):
         out().print(line, markup=False)
 
 
-def assess_window(window_key: WindowKey) -> None:
+def assess_window(
+    window_key: WindowKey,
+    as_of: Annotated[
+        str | None,
+        typer.Option(help="Instant that a decision is assessed for, UTC; its watermark if not given."),
+    ] = None,
+) -> None:
     """Assess a closed window and write its report."""
+    from tasc_pipeline.cli.tables import print_assessment
+    from tasc_pipeline.steps import assess as assessing
+    from tasc_pipeline.steps import notices
+
     found = home()
-    report = assessing.assess(found, window_key)
+    with terminal_progress():
+        report = assessing.assess(found, window_key, as_of)
     print_assessment(out(), report)
     out().print(f"report: {assessing.report_path(found, window_key)}", markup=False)
+    for item in notices.after_assessment(found, window_key):
+        words = f": {item.notice.before} -> {item.notice.after}" if item.notice.after else ""
+        out().print(f"notice: {item.notice.kind}{words}; all of them: tasc notices", markup=False)

@@ -14,6 +14,7 @@ from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, WindowFolder, window_keys
 from tasc_pipeline.instance import add_partition, run_job
 from tasc_pipeline.steps import plan, seal
+from tasc_pipeline.steps.approved import key_ring
 from tasc_pipeline.steps.new_study import NewStudy, StudyOutcome, new_study
 from tasc_pipeline.steps.probe import ProbeOptions, probe_endpoint
 from tasc_pipeline.steps.watch import Show, watching
@@ -65,7 +66,7 @@ def unfinished(home: Home, study_id: str) -> str | None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     for key in reversed(window_keys(home)):
         folder = WindowFolder(home, key)
-        ring = plan.key_ring(home)
+        ring = key_ring(home)
         declaration = folder.declaration(ring).record
         begun = declaration.study_id == study_id and not folder.has(LINK)
         if begun and (home.run(key).exists() or now < declaration.event_time_end_exclusive):
@@ -107,7 +108,7 @@ def run_window(home: Home, study_id: str, say: Callable[[str], None], show: Show
             f"at most {estimate.output_tokens} output tokens"
         )
     if not folder.has(APPROVAL):
-        plan.approve(home, key, folder.plan(plan.key_ring(home)).record.digest, datetime.now(UTC))
+        plan.approve(home, key, folder.plan(key_ring(home)).record.digest, datetime.now(UTC))
         say("approved with the operator's key")
     for job in ("shadow_window", "assess_window"):
         say(f"Dagster job {job} on this partition")

@@ -6,6 +6,7 @@
     keys/                          private keys, 0600; key-ring.json holds the public ones
     studies/<study>/               study.toml, comparison or protocol, trust policy, endpoints/, authorizations/
         ledger/  controller/       what authorizations have spent; the controller's log
+        evidence/                  evaluator evidence, content-addressed, with its signed batches
     windows/<window key>/          declaration, case set, plan, approval, link, manifest, report
     runs/<window key>/             journal segments and owner lock
     receipts/                      capability receipts by digest
@@ -76,6 +77,18 @@ class Home:
     def study(self, study_id: str) -> Path:
         """Folder of one study."""
         return self.root / "studies" / study_id
+
+    def authorizations(self, study_id: str) -> Path:
+        """Standing authorizations of one study, and their revocations."""
+        return self.study(study_id) / "authorizations"
+
+    def ledger(self, study_id: str) -> Path:
+        """Journal of what a study's authorizations have spent."""
+        return self.study(study_id) / "ledger"
+
+    def evidence(self, study_id: str) -> Path:
+        """Evaluator evidence of one study."""
+        return self.study(study_id) / "evidence"
 
     def window(self, window_key: str) -> Path:
         """Folder of one window's records."""

@@ -9,7 +9,8 @@ from importlib import resources
 
 from tasc_collector.errors import InputError
 from tasc_pipeline.home.files import make_folder, write_file
-from tasc_pipeline.home.keys import create_missing
+from tasc_pipeline.home.key_changes import finish_rotation
+from tasc_pipeline.home.keys import SIGNING_ROLES, create_missing
 from tasc_pipeline.home.layout import FOLDERS, HOME_VARIABLE, Home, check_writable
 
 
@@ -45,3 +46,6 @@ def init_home(home: Home, now: datetime, say: Callable[[str], None]) -> None:
         say("Dagster instance: dagster/dagster.yaml")
     for name in create_missing(home, now):
         say(f"new key: {name}")
+    for role in SIGNING_ROLES:
+        if finish_rotation(home, role):
+            say(f"finished the rotation of the {role} key")

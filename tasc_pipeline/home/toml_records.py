@@ -27,6 +27,30 @@ def read_toml(cls: type[R], path: Path) -> R:
     Raises:
         InputError: the file is missing, too large, no TOML, or a field is unknown, missing or breaks its rule.
     """
+    value = _read(path)
+    try:
+        return cls.model_validate_json(canonical_bytes(value), by_name=True, by_alias=False)
+    except ValidationError as error:
+        problem = input_error(error, where=str(path))
+        raise InputError(
+            problem.what,
+            where=str(path),
+            field=None if problem.field is None else ".".join(to_snake(part) for part in problem.field.split(".")),
+            way_out=problem.way_out,
+        ) from None
+
+
+def toml_version(path: Path) -> str:
+    """The schema id that a TOML file names in ``version``; empty where it names none.
+
+    Raises:
+        InputError: as ``read_toml``.
+    """
+    version = _read(path).get("version")
+    return version if isinstance(version, str) else ""
+
+
+def _read(path: Path) -> dict[str, Any]:  # Any: a TOML document
     where = str(path)
     if path.is_symlink() or not path.is_file():
         raise InputError(
@@ -38,23 +62,13 @@ def read_toml(cls: type[R], path: Path) -> R:
             "the file is too large", where=where, rule=f"at most {RECORD_MAX_BYTES} bytes", way_out="restore the file"
         )
     try:
-        value = tomllib.loads(data.decode("utf-8"))
+        return tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         found = _AT_LINE.search(str(error))
         raise InputError(
             "not valid TOML",
             where=where if found is None else f"{where}:{found[1]}",
             way_out="correct the line" if found else "complete the file, or restore it",
-        ) from None
-    try:
-        return cls.model_validate_json(canonical_bytes(value), by_name=True, by_alias=False)
-    except ValidationError as error:
-        problem = input_error(error, where=where)
-        raise InputError(
-            problem.what,
-            where=where,
-            field=None if problem.field is None else ".".join(to_snake(part) for part in problem.field.split(".")),
-            way_out=problem.way_out,
         ) from None
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tasc_collector.contracts.base import Parsed, Record
 from tasc_collector.contracts.case_set import CaseSetFile
 from tasc_collector.contracts.collection import CollectionPlan, PlanApproval
+from tasc_collector.contracts.decision import AssessmentDecision
 from tasc_collector.contracts.manifest import WindowManifest
 from tasc_collector.contracts.operations import KeyRing, KeyRole
 from tasc_collector.contracts.report import AssessmentReport
@@ -18,6 +19,7 @@ from tasc_collector.contracts.signed import SignedRecord
 from tasc_collector.contracts.window import WindowDeclaration, WindowLink
 from tasc_collector.errors import DigestMismatch, InputError
 from tasc_collector.wire.records import read_record_file
+from tasc_pipeline.control.windows import check_revision
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.files import make_folder, write_file
 from tasc_pipeline.home.layout import Home
@@ -25,13 +27,14 @@ from tasc_pipeline.home.layout import Home
 R = TypeVar("R", bound=Record)
 S = TypeVar("S", bound=SignedRecord)
 
-DECLARATION, CASE_SET, PLAN, APPROVAL, MANIFEST, LINK, REPORT = (
+DECLARATION, CASE_SET, PLAN, APPROVAL, MANIFEST, LINK, DECISION, REPORT = (
     "declaration.json",
     "case-set.json",
     "plan.json",
     "approval.json",
     "manifest.json",
     "link.json",
+    "decision.json",
     "assessment.json",
 )
 
@@ -72,6 +75,27 @@ class WindowFolder:
             )
         return parsed
 
+    def origin(self, ring: KeyRing) -> WindowFolder:
+        """The folder of revision 1, under whose plan everything was collected; this one where it is no revision.
+
+        Raises:
+            InputError: a predecessor is not there, or a revision changed more than its watermark.
+        """
+        folder, declaration = self, self.declaration(ring).record
+        while (key := declaration.predecessor_key) is not None:
+            folder = WindowFolder(self.home, key)
+            if not folder.has(DECLARATION):
+                raise InputError(
+                    "the revision's predecessor is not here",
+                    where=self.window_key,
+                    field="predecessorDigest",
+                    way_out=f"restore the folder of window {key}",
+                )
+            before = folder.declaration(ring).record
+            check_revision(before, declaration)
+            declaration = before
+        return folder
+
     def case_set(self) -> Parsed[CaseSetFile]:
         """The planned cases, by keyed identity."""
         return read_record_file(CaseSetFile, self._existing(CASE_SET, f"run: tasc plan {self.window_key}"))
@@ -104,6 +128,10 @@ class WindowFolder:
     def manifest(self) -> WindowManifest:
         """The window's manifest; its own digest is checked."""
         return read_record_file(WindowManifest, self._existing(MANIFEST, f"run: tasc collect {self.window_key}")).record
+
+    def decision(self) -> Parsed[AssessmentDecision]:
+        """The decision of engine v2 on a window of a decision study; its own digest is checked."""
+        return read_record_file(AssessmentDecision, self._existing(DECISION, f"run: tasc assess {self.window_key}"))
 
     def report(self) -> Parsed[AssessmentReport]:
         """The newest assessment."""

@@ -81,7 +81,7 @@ def select_receipts(
     conditional = conditional_routes(home, loaded)
     pinned: dict[str, tuple[str, ...]] = {}
     for target in loaded.study.targets:
-        scope = _scope(loaded, target.profile_id)
+        scope = scope_of(loaded, target.profile_id)
         valid = [
             item
             for item in found.receipts
@@ -127,7 +127,8 @@ def admission(
     return admit(target, pinned, as_of)
 
 
-def _scope(loaded: LoadedStudy, profile_id: str) -> Scope:
+def scope_of(loaded: LoadedStudy, profile_id: str) -> Scope:
+    """What a receipt must be for to admit a profile's route."""
     endpoint, target = loaded.endpoints[profile_id], loaded.target(profile_id)
     return Scope(
         loaded.bindings[profile_id],

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from tasc_collector.canonical import digest
+from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import TascError
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, REPORT, WindowFolder, window_keys
+from tasc_pipeline.home.window_index import WindowFacts, current_keys, window_facts
+from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, REPORT, WindowFolder
 from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.progress_of import RunState, run_state
+from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.compaction import compact_due
 from tasc_pipeline.warehouse.database import build_views
 from tasc_pipeline.warehouse.publish import ManifestSigner
@@ -24,7 +29,7 @@ class WindowLine:
     window_key: str
     study_id: str
     stage: str
-    """sealed, planned, approved, collecting, partial, collected, closed or assessed."""
+    """sealed, planned, approved, collecting, partial, collected, closed or assessed; a revision before it is closed."""
     counts: dict[str, int]
     ends_at: str
     expires_at: str | None
@@ -33,11 +38,57 @@ class WindowLine:
     verdict: str | None
     next_command: str | None
     problem: str | None
+    current: bool = True
+    """False where a later revision replaces it."""
 
 
 def windows(home: Home, now: datetime) -> list[WindowLine]:
-    """Every sealed window, newest last."""
-    return [_line(home, key, now) for key in window_keys(home)]
+    """Every sealed window in order of its key. Assessed ones are taken from the index; the others are read and verified."""
+    facts = window_facts(home)
+    current = current_keys(facts)
+    return [
+        replace(_assessed(item) or _line(home, key, now), current=not item.readable or key in current)
+        for key, item in facts.items()
+    ]
+
+
+def version(lines: Sequence[WindowLine]) -> str:
+    """Digest over what the lines say of every window."""
+    return digest(
+        "tasc/window-catalogue/v1", [[line.window_key, line.stage, line.verdict, line.current] for line in lines]
+    )
+
+
+def _assessed(item: WindowFacts) -> WindowLine | None:
+    """The line of an assessed window, which nothing changes any more; None for any other."""
+    if item.results is None or item.counts is None or item.closed_at is None:
+        return None
+    _, accepted, not_sent, not_attempted = item.counts
+    verdict = ", ".join(str(found) for _, found in item.results)
+    return WindowLine(
+        item.window_key,
+        item.study_id,
+        "assessed",
+        {"accepted": accepted, "not_sent": not_sent, "not_attempted": not_attempted},
+        item.ends_at,
+        None,
+        None,
+        verdict,
+        _next_command(item.window_key, verdict),
+        None,
+    )
+
+
+def _verdict(report: AssessmentReport) -> str:
+    """Verdicts of a comparison, or the status of a decision."""
+    results: list[str] = [item.verdict for item in report.comparisons]
+    results += [] if report.decision is None else [report.decision.status]
+    return ", ".join(results)
+
+
+def _next_command(key: str, verdict: str) -> str:
+    """A stale decision is assessed again; any other result is read."""
+    return f"tasc assess {key}" if verdict == "STALE" else f"tasc report {key}"
 
 
 def publish_catalogue(home: Home) -> list[WindowLine]:
@@ -45,7 +96,7 @@ def publish_catalogue(home: Home) -> list[WindowLine]:
     ring = keys.read_ring(home)
     collector = keys.current(ring, "collector", format_timestamp(utc_now()))
     signer = ManifestSigner(keys.signing_key(home, "keyfile:collector.key"), collector.key_id)
-    compact_due(home.warehouse, sign=signer, clock=utc_now, keys=keys.collector_keys(home))
+    compact_due(home.warehouse, sign=signer, clock=utc_now, keys=keys.collector_keys(home), watch=counted)
     build_views(home.root, clock=utc_now, keys=keys.collector_keys(home))
     return windows(home, utc_now())
 
@@ -56,11 +107,14 @@ def _line(home: Home, key: str, now: datetime) -> WindowLine:
         ring = keys.read_ring(home)
         declaration = folder.declaration(ring).record
         study, ends = declaration.study_id, declaration.event_time_end_exclusive
-        if not folder.has(PLAN):
+        source = folder.origin(ring)
+        if source is not folder and not folder.has(LINK):
+            return WindowLine(key, study, "revision", {}, ends, None, None, None, f"tasc collect {key}", None)
+        if not source.has(PLAN):
             return WindowLine(key, study, "sealed", {}, ends, None, None, None, f"tasc plan {key}", None)
-        plan = folder.plan(ring).record
+        plan = source.plan(ring).record
         expires = plan.expires_at
-        if not folder.has(APPROVAL):
+        if plan.authorization_digest is None and not source.has(APPROVAL):
             return WindowLine(
                 key, study, "planned", {}, ends, expires, None, None, f"tasc plan approve {key} {plan.digest}", None
             )
@@ -70,7 +124,7 @@ def _line(home: Home, key: str, now: datetime) -> WindowLine:
             totals = {"accepted": counts.accepted, "not_sent": counts.not_sent, "not_attempted": counts.not_attempted}
             if not folder.has(REPORT):
                 return WindowLine(key, study, "closed", totals, ends, None, None, None, f"tasc assess {key}", None)
-            verdicts = folder.report().record.comparisons
+            verdict = _verdict(folder.report().record)
             return WindowLine(
                 key,
                 study,
@@ -79,8 +133,8 @@ def _line(home: Home, key: str, now: datetime) -> WindowLine:
                 ends,
                 None,
                 None,
-                ", ".join(item.verdict for item in verdicts),
-                f"tasc report {key}",
+                verdict,
+                _next_command(key, verdict),
                 None,
             )
         if not state.counts:

@@ -1,15 +1,22 @@
-"""What the servers said of their load while a window was open, for the fairness strip: read from the signed scrapes."""
+"""What servers and devices did while a window was open, for the fairness strip: read from signed scrapes and snapshots.
+
+Snapshots are of the collecting host. They say something of a server that was reached over its loopback, and there all
+devices of the host stand for it, because nothing that is sealed ties a device to a server; of any other server nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean
 
-from tasc_collector.contracts.observations import MetricsScrape
+from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape
 from tasc_pipeline.control.fairness import Conditions
 from tasc_pipeline.home.layout import Home
+from tasc_pipeline.steps.approved import ApprovedPlan, key_ring
 from tasc_pipeline.steps.metrics import read_scrapes
-from tasc_pipeline.steps.plan import ApprovedPlan, key_ring
+from tasc_pipeline.steps.sampling import read_device_snapshots
 
 RUNNING, WAITING = "requests-running", "requests-waiting"
 
@@ -17,19 +24,37 @@ RUNNING, WAITING = "requests-running", "requests-waiting"
 def conditions(home: Home, approved: ApprovedPlan) -> dict[str, Conditions]:
     """Mean requests running and waiting at each profile's server over the scrapes inside the window, by profile.
 
-    A server that reports none of it has null. Device throttling is null everywhere: a snapshot does not tie a device to
-    a server.
+    A server that reports none of it has null, and so has one whose devices this host does not see.
 
     Raises:
-        InputError: a line of the window's scrapes is not a scrape.
+        InputError: a line of the window's scrapes or snapshots is none.
         SignatureError: no collector key signed it.
     """
     plan = approved.plan.record
-    scrapes = read_scrapes(home, plan.window_key, key_ring(home))
+    scrapes = read_scrapes(home, approved.collected_as, key_ring(home))
+    throttled = throttled_share(read_device_snapshots(home, approved.collected_as, approved.ring))
     return {
-        target.profile_id: load_of(scrapes, approved.study.endpoints[target.profile_id].alias)
+        target.profile_id: replace(
+            load_of(scrapes, approved.study.endpoints[target.profile_id].alias),
+            throttled_share=throttled if target.transport == "loopback-http" else None,
+        )
         for target in plan.targets
     }
+
+
+def throttled_share(records: Sequence[DeviceSnapshotRecord]) -> float | None:
+    """Share of the device samples in which a device was throttled, the processor among them; null where none tells.
+
+    A device tells it in every snapshot. The processor's is a count since its start, so it was throttled between two
+    snapshots where the count has grown. Snapshots just before and after the calls close the intervals.
+    """
+    told: list[bool] = []
+    for record in records:
+        if record.phase == "during":
+            told += [item["throttled"] for item in record.snapshot["accelerators"] if item.get("throttled") is not None]
+    counts = [record.snapshot["host"].get("cpuThrottleCount") for record in records]
+    told += [later > earlier for earlier, later in pairwise(counts) if earlier is not None and later is not None]
+    return fmean(told) if told else None
 
 
 def load_of(scrapes: Iterable[MetricsScrape], alias: str) -> Conditions:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from tasc_collector.contracts.report import WindowSummary
+from tasc_collector.contracts.report import DecisionSummary, WindowSummary
 from tasc_collector.errors import InputError
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.window_index import current_keys, window_facts
 from tasc_pipeline.home.windows import LINK, REPORT, WindowFolder, window_keys
+from tasc_pipeline.steps.approved import ApprovedPlan
 
 
 def earlier_windows(
@@ -47,3 +49,47 @@ def earlier_windows(
             if result.summary is not None:
                 found[result.candidate_profile_id].append(result.summary)
     return {candidate: tuple(summaries) for candidate, summaries in found.items()}
+
+
+def earlier_decisions(
+    home: Home, approved: ApprovedPlan, policy_digest: str | None, analysis_digest: str, *, complete: bool
+) -> tuple[DecisionSummary, ...]:
+    """Summaries of every online window of a decision study before this one under the same policy and analysis plan.
+
+    Args:
+        home: the state folder.
+        approved: the window that is assessed.
+        policy_digest: of the frozen policy; null in development, which has no earlier windows.
+        analysis_digest: of the analysis plan.
+        complete: refuse where such a window is closed and not judged; a sequence must not lose a window.
+
+    Raises:
+        InputError: a window that belongs to the sequence was not judged, or its report cannot be read.
+    """
+    declaration = approved.declaration.record
+    if policy_digest is None or approved.plan.record.purpose not in ("window", "monitoring"):
+        return ()
+    facts = window_facts(home)
+    current = current_keys(facts)
+    found: list[DecisionSummary] = []
+    for key, item in facts.items():
+        if item.study_id != declaration.study_id or item.window_id == declaration.window_id or key not in current:
+            continue
+        folder = WindowFolder(home, key)
+        if item.watermark >= declaration.ingestion_watermark or not folder.has(LINK):
+            continue
+        plan = folder.origin(approved.ring).plan(approved.ring).record
+        if plan.purpose not in ("window", "monitoring") or plan.policy_digest != policy_digest:
+            continue
+        decision = folder.report().record.decision if folder.has(REPORT) else None
+        if decision is not None and decision.summary is not None:
+            if decision.summary.analysis_plan_digest == analysis_digest:
+                found.append(decision.summary)
+        elif complete:
+            raise InputError(
+                "an earlier window of this sequential study was not judged",
+                where=key,
+                rule="a sequence counts every closed window",
+                way_out=f"run: tasc assess {key}",
+            )
+    return tuple(found)

@@ -28,7 +28,7 @@ from tasc_compute.local import Launched, launch_recipe, local_compute
 from tasc_compute.recipes import Recipe, read_recipe
 from tasc_compute.render import render
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.steps.plan import ApprovedPlan
+from tasc_pipeline.home.studies import LoadedStudy
 
 STOP_TEXT: Final = {
     StopOutcome.STOPPED: "stopped",
@@ -128,15 +128,19 @@ def engines_running(home: Home, recipes: Sequence[Recipe]) -> Iterator[tuple[Lau
             raise KeyboardInterrupt
 
 
-def check_configurations(approved: ApprovedPlan, launched: Sequence[Launched]) -> None:
+def check_configurations(study: LoadedStudy, launched: Sequence[Launched]) -> None:
     """Rule 2.
+
+    Args:
+        study: the study whose window is meant.
+        launched: what was launched for it.
 
     Raises:
         NotAuthorized: the study means an engine of another configuration.
     """
     running = {item.configuration_digest for item in launched}
-    for target in approved.plan.record.targets:
-        endpoint = approved.study.endpoints[target.profile_id]
+    for target in study.study.targets:
+        endpoint = study.endpoints[target.profile_id]
         if endpoint.configuration_basis == "launch-plan" and endpoint.configuration_digest not in running:
             raise NotAuthorized(
                 "no engine of the configuration that the study names was launched",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
+from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.collected import read_collected
-from tasc_pipeline.steps.plan import load_approved
 
 
 def export_traces(home: Home, window_key: str) -> Iterator[bytes]:
@@ -19,7 +19,7 @@ def export_traces(home: Home, window_key: str) -> Iterator[bytes]:
     """
     approved = load_approved(home, window_key)
     journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
-    collected = read_collected(approved, home.run(window_key), journal_key)
-    accepted = [item for item in collected.executions if item.envelope_bytes is not None]
-    for execution in sorted(accepted, key=lambda item: item.trace_id or ""):
-        yield (execution.envelope_bytes or b"") + b"\n"
+    collected = read_collected(approved, home.run(approved.collected_as), journal_key)
+    accepted = ((item.trace_id or "", item.envelope_bytes) for item in collected.executions if item.envelope_bytes)
+    for _, envelope in sorted(accepted):
+        yield envelope + b"\n"

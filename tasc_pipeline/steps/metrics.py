@@ -1,30 +1,51 @@
-"""Server metrics of a window: scraped around and inside it, signed one by one, kept beside the window's records.
+"""Server metrics of a window: scraped around and inside it, signed in batches, kept beside the window's records.
 
-``scrapes.ndjson`` in the window's folder has one signed ``tasc-metrics-scrape-v1`` per line, in the order in which they
-were made (``home.lines``). The scrapes decide nothing: they are what a reader compares the window's latencies with. A
-run that sent nothing leaves none.
+``scrapes.ndjson`` in the window's folder has one ``tasc-metrics-scrape-v1`` per line, in the order in which they were made,
+and after each few of them a ``tasc-metrics-scrape-batch-v1`` that signs their bytes. Rules:
+
+1. Lines that no batch covers were written by a run that ended before it signed; they are left out.
+2. A line of an earlier version, with a signature of its own, is read and verified as before.
+3. The scrapes decide nothing: they are what a reader compares the window's latencies with. A run that sent nothing leaves
+   none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeVar
 
-from tasc_collector.canonical import canonical_bytes
-from tasc_collector.contracts.observations import MetricsScrape
+import orjson
+from pydantic import ValidationError
+
+from tasc_collector.canonical import digest
+from tasc_collector.contracts.base import input_error
+from tasc_collector.contracts.observations import MetricsScrape, MetricsScrapeBatch, ScrapeEntry
 from tasc_collector.contracts.operations import KeyRing
 from tasc_collector.contracts.scalars import timestamp_of_ms
-from tasc_collector.limits import SCRAPE_EVERY_S
+from tasc_collector.contracts.signed import SignedRecord
+from tasc_collector.errors import DigestMismatch, InputError
+from tasc_collector.limits import RECORD_FILE_MAX_BYTES, SCRAPE_EVERY_S
 from tasc_collector.probes.sampler import Sampler, Scrape
-from tasc_collector.signing import SigningKey
 from tasc_collector.transport.clock import SystemClock
-from tasc_pipeline.home import keys
+from tasc_collector.wire.records import read_bounded, read_record
+from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.home.lines import AppendedLines, read_signed_lines
-from tasc_pipeline.steps.plan import ApprovedPlan
+from tasc_pipeline.home.lines import AppendedLines
+from tasc_pipeline.home.signers import Signer
+from tasc_pipeline.steps.approved import ApprovedPlan
 from tasc_pipeline.steps.subjects import subject_of
 
-SCRAPES = "scrapes.ndjson"
+SCRAPES: Final = "scrapes.ndjson"
+SCRAPES_PER_BATCH: Final = 64
+"""About a minute of two servers: a run that is killed loses no more than these."""
+_BATCH: Final = b'"version":"tasc-metrics-scrape-batch-v1"'
+_OWN_SIGNATURE: Final = b'"signature":'
+_WAY_OUT: Final = "restore the file"
+
+S = TypeVar("S", bound=SignedRecord)
 
 
 @contextmanager
@@ -41,23 +62,65 @@ def sampling(home: Home, approved: ApprovedPlan, *, every_s: float = SCRAPE_EVER
         approved.study.endpoints[target.profile_id].alias: subject_of(home, study, target.profile_id)
         for target in plan.targets
     }
-    key = keys.signing_key(home, study.study.keys.collector_signing)
-    key_id = study.rules.collector_authority.key_id
+    clock = SystemClock()
+    signer = signers.collector(home, approved.ring, study.study, timestamp_of_ms(clock.wall_ns() // 1_000_000))
     with AppendedLines(home.window(plan.window_key) / SCRAPES) as lines:
+        batch = ScrapeBatch(lines, plan.window_key, signer, lambda: timestamp_of_ms(clock.wall_ns() // 1_000_000))
+        try:
+            with Sampler(tuple(subjects.values()), batch.take, every_s=every_s, clock=clock):
+                yield lines
+        finally:
+            batch.sign()
 
-        def take(scrape: Scrape) -> None:
-            lines.write(canonical_bytes(sign(scrape, plan.window_key, key, key_id).to_json()))
 
-        with Sampler(tuple(subjects.values()), take, every_s=every_s, clock=SystemClock()):
-            yield lines
+class ScrapeBatch:
+    """Appends scrapes, and a signed batch after every ``SCRAPES_PER_BATCH`` of them and at the end.
+
+    Args:
+        lines: where they are appended.
+        window_key: the window.
+        signer: the collector key.
+        now: the instant, for the batch.
+    """
+
+    def __init__(self, lines: AppendedLines, window_key: str, signer: Signer, now: Callable[[], str]) -> None:
+        self._lines, self._window_key, self._signer, self._now = lines, window_key, signer, now
+        self._content = hashlib.sha256()
+        self._held = 0
+
+    def take(self, scrape: Scrape) -> None:
+        """Append one scrape."""
+        self.append(entry_of(scrape, self._window_key))
+
+    def append(self, entry: ScrapeEntry) -> None:
+        """Append one scrape's record."""
+        line = orjson.dumps(entry.to_json(), option=orjson.OPT_SORT_KEYS)
+        self._lines.write(line)
+        self._content.update(line + b"\n")
+        self._held += 1
+        if self._held == SCRAPES_PER_BATCH:
+            self.sign()
+
+    def sign(self) -> None:
+        """Append the batch of what came since the last one, if anything did."""
+        if not self._held:
+            return
+        batch = MetricsScrapeBatch.sign_with(
+            self._signer.key,
+            self._signer.key_id,
+            window_key=self._window_key,
+            lines=self._held,
+            content_digest=f"sha256:{self._content.hexdigest()}",
+            signed_at=self._now(),
+        )
+        self._lines.write(batch.canonical())
+        self._content, self._held = hashlib.sha256(), 0
 
 
-def sign(scrape: Scrape, window_key: str | None, key: SigningKey, key_id: str) -> MetricsScrape:
-    """The signed record of one scrape."""
+def entry_of(scrape: Scrape, window_key: str | None) -> ScrapeEntry:
+    """The record of one scrape."""
     reading, instance = scrape.reading, scrape.subject.instance
-    return MetricsScrape.sign_with(
-        key,
-        key_id,
+    return ScrapeEntry(
         window_key=window_key,
         endpoint_alias=scrape.subject.alias,
         endpoint_binding_digest=instance.endpoint_descriptor_digest,
@@ -72,11 +135,71 @@ def sign(scrape: Scrape, window_key: str | None, key: SigningKey, key_id: str) -
 
 
 def read_scrapes(home: Home, window_key: str, ring: KeyRing) -> tuple[MetricsScrape, ...]:
-    """The window's scrapes, each verified; none where none were made.
+    """The window's scrapes, each under a verified signature; none where none were made.
 
     Raises:
-        InputError: a line is not a scrape.
+        InputError: a line is neither a scrape nor a batch, or belongs to another window.
+        DigestMismatch: lines are not those that their batch signed.
         SignatureError: no collector key of the ring signed it.
     """
+    return tuple(scrape for _, scrapes in _signed(home, window_key, ring) for scrape in scrapes())
+
+
+def scrapes_digest(home: Home, window_key: str, ring: KeyRing) -> str | None:
+    """Digest over the window's scrapes in their order, as its link binds them; None where there are none.
+
+    Raises:
+        InputError, SignatureError: as ``read_scrapes``.
+    """
+    found = [name for name, _ in _signed(home, window_key, ring)]
+    return digest("tasc/metrics-scrape-list/v1", found) if found else None
+
+
+def _signed(home: Home, window_key: str, ring: KeyRing) -> Iterator[tuple[str, Callable[[], Iterable[MetricsScrape]]]]:
+    """Digest of every verified batch, or scrape of an earlier version, and its scrapes, which are read when asked for."""
     path = home.window(window_key) / SCRAPES
-    return tuple(read_signed_lines(MetricsScrape, path, ring, "collector", lambda record: record.scraped_at))
+    if not path.is_file():
+        return
+    waiting: list[bytes] = []
+    for number, line in enumerate(read_bounded(path, RECORD_FILE_MAX_BYTES).split(b"\n")[:-1], start=1):
+        where = f"{path.name} line {number}"
+        if _BATCH in line:
+            batch = _verified(MetricsScrapeBatch, line, ring, lambda record: record.signed_at, where)
+            covered, waiting = waiting[-batch.lines :], []
+            _check(batch, covered, window_key, where)
+            yield batch.digest, partial(_entries, covered, batch, where)
+        elif _OWN_SIGNATURE in line:
+            scrape = _verified(MetricsScrape, line, ring, lambda record: record.scraped_at, where)
+            yield scrape.digest, partial(list, (scrape,))
+        else:
+            waiting.append(line)
+
+
+def _check(batch: MetricsScrapeBatch, covered: list[bytes], window_key: str, where: str) -> None:
+    content = hashlib.sha256(b"".join(line + b"\n" for line in covered)).hexdigest()
+    if (len(covered), f"sha256:{content}") != (batch.lines, batch.content_digest):
+        raise DigestMismatch(
+            "the lines before are not those that this batch signed",
+            where=where,
+            field="contentDigest",
+            way_out=_WAY_OUT,
+        )
+    if batch.window_key != window_key:
+        raise InputError("the batch belongs to another window", where=where, field="windowKey", way_out=_WAY_OUT)
+
+
+def _entries(lines: list[bytes], batch: MetricsScrapeBatch, where: str) -> Iterator[MetricsScrape]:
+    try:
+        for line in lines:
+            entry = ScrapeEntry.model_validate_json(line, by_alias=True, by_name=False)
+            yield MetricsScrape.model_construct(**dict(entry), signature=batch.signature)
+    except ValidationError as error:
+        raise input_error(error, where=f"scrapes before {where}") from None
+
+
+def _verified(cls: type[S], line: bytes, ring: KeyRing, signed_at: Callable[[S], str], where: str) -> S:
+    parsed = read_record(cls, line, where=where)
+    record = parsed.record
+    key = keys.public_key(ring, record.signature.authority_key_id, ("collector",), signed_at(record), where=where)
+    cls.check_signature(parsed, key, where=where)
+    return record

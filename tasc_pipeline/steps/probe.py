@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tasc_collector.transport.network import NetworkAccess
 from tasc_pipeline.home import keys, receipts
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import LoadedStudy, load_study
+from tasc_pipeline.steps.spending import ProbeWord, canary_cost, probe_reserved
 from tasc_pipeline.steps.subjects import subject_of
 
 
@@ -31,12 +33,14 @@ class ProbeOptions:
         route: inference route of a canary; the study's, or the capability's own, if None.
         framing: framing of its answer; the study's if None.
         valid_hours: how long the receipt holds.
+        word: the standing authorization, where no person started the probe.
     """
 
     effect: Effect
     route: Route | None = None
     framing: Framing | None = None
     valid_hours: float = RECEIPT_HOURS
+    word: ProbeWord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def probe_endpoint(
         network: lookups and sockets; the system's if None.
 
     Raises:
-        NotAuthorized: effect, policy, profile or residency forbids it; nothing was sent.
+        NotAuthorized: effect, policy, profile, residency or the standing authorization forbids it; nothing was sent.
         InputError: no such endpoint, or the route cannot ask for this; nothing was sent.
     """
     clock = clock or SystemClock()
@@ -91,8 +95,28 @@ def probe_endpoint(
         )
     place = _place(home, loaded, profile_id, capability, options)
     issuer = _issuer(home, loaded, timestamp_of_ms(clock.wall_ns() // 1_000_000), options.valid_hours)
-    receipt = asyncio.run(probe(place, capability, options.effect, issuer, clock=clock, network=network))
+    with _paid(home, loaded, profile_id, capability, place.route, options, clock):
+        receipt = asyncio.run(probe(place, capability, options.effect, issuer, clock=clock, network=network))
     return StoredProbe(profile_id, receipt, receipts.store(home, receipt))
+
+
+def _paid(
+    home: Home,
+    loaded: LoadedStudy,
+    profile_id: str,
+    capability: Capability,
+    route: Route,
+    options: ProbeOptions,
+    clock: Clock,
+) -> AbstractContextManager[None]:
+    """The reservation of a probe under a standing authorization; nothing where a person named the effect."""
+    if options.word is None:
+        return nullcontext()
+    canary, generates = CANARIES.get(capability), options.effect is Effect.INFERENCE_CANARY
+    calls = canary.calls if canary is not None else int(generates)
+    wanted = canary_cost(loaded, profile_id, calls, canary.most_tokens if canary is not None else calls)
+    as_of = timestamp_of_ms(clock.wall_ns() // 1_000_000)
+    return probe_reserved(home, loaded, options.word, profile_id, route.value, options.effect.value, wanted, as_of)
 
 
 def _profile_id(loaded: LoadedStudy, alias: str) -> str:

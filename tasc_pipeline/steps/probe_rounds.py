@@ -1,4 +1,4 @@
-"""A round of passive probes over a study, and when the next one is due."""
+"""A round of passive probes over a study, and when the next one, or a canary of a conditional route, is due."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from tasc_collector.errors import NotAuthorized
 from tasc_collector.limits import RECEIPT_HOURS
 from tasc_collector.probes.observations import KIND_OF
 from tasc_collector.runtimes.profile import Capability, CapabilityState, Effect
+from tasc_pipeline.home import keys, receipts
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import LoadedStudy, load_study
-from tasc_pipeline.steps.admission import endpoint_profile
+from tasc_pipeline.steps.admission import conditional_routes, endpoint_profile, scope_of
 from tasc_pipeline.steps.endpoints import EndpointsView, versions_digest
 from tasc_pipeline.steps.probe import ProbeOptions, StoredProbe, probe_endpoint
+from tasc_pipeline.steps.watch import counted
 
 DUE_SHARE = 0.75
 """A receipt is due for renewal when this share of its validity is over."""
@@ -58,11 +60,14 @@ def probe_passively(home: Home, study_id: str, *, valid_hours: float = RECEIPT_H
     options = ProbeOptions(Effect.NON_MUTATING, valid_hours=valid_hours)
     stored: list[StoredProbe] = []
     refused: list[RefusedProbe] = []
-    for alias, capability in passive_probes(home, load_study(home, study_id)):
+    wanted = tuple(passive_probes(home, load_study(home, study_id)))
+    tell = counted(f"probing {study_id}", len(wanted))
+    for alias, capability in wanted:
         try:
             stored.append(probe_endpoint(home, study_id, alias, capability, options))
         except NotAuthorized as error:
             refused.append(RefusedProbe(alias, capability.value, str(error)))
+        tell(1)
     return ProbeRound(tuple(stored), tuple(refused))
 
 
@@ -78,6 +83,32 @@ def passive_probes(home: Home, loaded: LoadedStudy) -> Iterator[tuple[str, Capab
                 yield endpoint.alias, capability
 
 
+def due_canaries(home: Home, loaded: LoadedStudy, as_of: str) -> dict[str, str]:
+    """Conditional routes of a study that need a new canary receipt soon: alias to route.
+
+    A route is due where no receipt admits it, or the newest one has used up most of its validity.
+
+    Args:
+        home: the state folder.
+        loaded: the study.
+        as_of: the wall clock.
+    """
+    found = receipts.stored(home, keys.read_ring(home)).receipts
+    due: dict[str, str] = {}
+    for profile_id in conditional_routes(home, loaded):
+        scope, target = scope_of(loaded, profile_id), loaded.target(profile_id)
+        admitting = [item for item in found if scope.admitted_by(item) and item.observed_at <= as_of]
+        if not admitting or _worn(admitting[-1].observed_at, admitting[-1].valid_until, as_of):
+            due[loaded.endpoints[profile_id].alias] = target.route
+    return due
+
+
+def _worn(observed_at: str, valid_until: str, as_of: str) -> bool:
+    """Whether most of a validity is over."""
+    start, end = timestamp_ms(observed_at), timestamp_ms(valid_until)
+    return timestamp_ms(as_of) - start >= DUE_SHARE * (end - start)
+
+
 def due_studies(view: EndpointsView, as_of: str) -> dict[str, str]:
     """Studies whose passive receipts should be renewed, each with a digest of what is known of it now.
 
@@ -91,7 +122,6 @@ def due_studies(view: EndpointsView, as_of: str) -> dict[str, str]:
     seen = {(line.study_id, line.alias) for line in passive}
     due = {study for study, alias in view.endpoints if (study, alias) not in seen}
     for line in passive:
-        start, end, now = timestamp_ms(line.observed_at), timestamp_ms(line.valid_until), timestamp_ms(as_of)
-        if now - start >= DUE_SHARE * (end - start):
+        if _worn(line.observed_at, line.valid_until, as_of):
             due.add(line.study_id)
     return {study: versions_digest(line for line in passive if line.study_id == study) for study in sorted(due)}

@@ -20,12 +20,14 @@ import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from tasc_collector.canonical import canonical_bytes
+from tasc_collector.canonical import canonical_bytes, digest
 from tasc_collector.contracts.observations import DeviceSnapshotRecord
 from tasc_collector.contracts.operations import KeyRing
+from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError
 from tasc_collector.identity import PayloadKey
 from tasc_collector.signing import SigningKey
@@ -35,10 +37,10 @@ from tasc_compute.contracts import AcceleratorInfo, DeviceSnapshot
 from tasc_compute.devices.snapshot import Survey, survey
 from tasc_compute.errors import ContractError
 from tasc_compute.limits import SURVEY_BUDGET_MS
-from tasc_pipeline.home import keys
+from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.lines import AppendedLines, read_signed_lines
-from tasc_pipeline.steps.plan import ApprovedPlan
+from tasc_pipeline.steps.approved import ApprovedPlan
 
 DEVICE_SNAPSHOTS: Final = "device-snapshots.ndjson"
 DEVICES_EVERY_S: Final = 10.0
@@ -150,12 +152,13 @@ def sampling_devices(
         every_s: seconds between two snapshots at first.
     """
     study, window_key = approved.study.study, approved.plan.record.window_key
-    key = keys.signing_key(home, study.keys.collector_signing)
-    key_id = approved.study.rules.collector_authority.key_id
+    signer = signers.collector(home, approved.ring, study, format_timestamp(datetime.now(UTC)))
     node_id = node_id_of(keys.payload_key(home, study.study_id, study.keys.payload_key_id, study.keys.payload_hmac))
 
     def sign(snapshot: DeviceSnapshot, phase: Phase) -> DeviceSnapshotRecord:
-        return sign_snapshot(snapshot, phase, window_key=window_key, node_id=node_id, key=key, key_id=key_id)
+        return sign_snapshot(
+            snapshot, phase, window_key=window_key, node_id=node_id, key=signer.key, key_id=signer.key_id
+        )
 
     path = home.window(window_key) / DEVICE_SNAPSHOTS
     with DeviceSampler(path, sign, probe=probe, every_s=every_s) as sampler:
@@ -203,6 +206,16 @@ def read_device_snapshots(home: Home, window_key: str, ring: KeyRing) -> tuple[D
             )
         _content(record)
     return found
+
+
+def device_snapshots_digest(home: Home, window_key: str, ring: KeyRing) -> str | None:
+    """Digest over the window's snapshots in their order, as its link binds them; None where there are none.
+
+    Raises:
+        InputError, SignatureError: as ``read_device_snapshots``.
+    """
+    found = read_device_snapshots(home, window_key, ring)
+    return digest("tasc/device-snapshot-list/v1", [record.digest for record in found]) if found else None
 
 
 def _content(record: DeviceSnapshotRecord) -> DeviceSnapshot:

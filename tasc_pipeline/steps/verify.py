@@ -14,9 +14,11 @@ from tasc_collector.wire.records import read_record
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import LINK, WindowFolder
+from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.collect import run_context
 from tasc_pipeline.steps.collected import Collected, read_collected
-from tasc_pipeline.steps.plan import ApprovedPlan, load_approved
+from tasc_pipeline.steps.metrics import scrapes_digest
+from tasc_pipeline.steps.sampling import device_snapshots_digest
 from tasc_pipeline.warehouse.manifests import read_window
 from tasc_pipeline.warehouse.parquet import sorted_rows
 from tasc_pipeline.warehouse.publish import MANIFEST, window_folder
@@ -72,11 +74,12 @@ def _findings(home: Home, window_key: str) -> Iterator[Finding]:
     except TascError as error:
         yield Finding("authority", False, str(error))
         return
-    yield Finding("authority", True, f"declaration, plan and approval are signed and agree; plan {approved.digest}")
+    word = "approval" if approved.authorization is None else "standing authorization"
+    yield Finding("authority", True, f"declaration, plan and {word} are signed and agree; plan {approved.digest}")
     journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
     try:
-        report = verify_journal(home.run(window_key), run_context(home, approved, ()).binding, journal_key)
-        collected = read_collected(approved, home.run(window_key), journal_key)
+        report = verify_journal(home.run(approved.collected_as), run_context(home, approved, ()).binding, journal_key)
+        collected = read_collected(approved, home.run(approved.collected_as), journal_key)
     except TascError as error:
         yield Finding("journal", False, str(error))
         return
@@ -105,11 +108,23 @@ def _signatures(approved: ApprovedPlan, collected: Collected) -> Finding:
         if execution.envelope_bytes is None:
             continue
         try:
-            verify_trace(read_record(TraceEnvelope, execution.envelope_bytes), terms)
+            trace = read_record(TraceEnvelope, execution.envelope_bytes)
+            verify_trace(trace, terms)
+            _dated(approved, trace.record)
         except TascError as error:
-            return Finding("signatures", False, f"trace {execution.trace_id}: {error.what}")
+            said = f"{error.what} (rule: {error.rule})" if error.rule else error.what
+            return Finding("signatures", False, f"trace {execution.trace_id}: {said}")
         checked += 1
-    return Finding("signatures", True, f"{checked} envelopes, both signatures of each")
+    return Finding("signatures", True, f"{checked} envelopes, both signatures of each, by keys that were valid then")
+
+
+def _dated(approved: ApprovedPlan, trace: TraceEnvelope) -> None:
+    """Both of a trace's keys were valid, by the key ring, when they signed it."""
+    named = trace.dispatch_intent, trace.collector_attestation
+    keys.public_key(approved.ring, named[0].authority_key_id, ("dispatch",), named[0].issued_at, where=trace.trace_id)
+    keys.public_key(
+        approved.ring, named[1].authority_key_id, ("collector",), named[1].collected_at, where=trace.trace_id
+    )
 
 
 def _counts(home: Home, window_key: str, approved: ApprovedPlan, collected: Collected, head: str) -> Finding:
@@ -123,14 +138,21 @@ def _counts(home: Home, window_key: str, approved: ApprovedPlan, collected: Coll
     try:
         link = folder.link(approved.ring).record
         manifest = folder.manifest() if link.manifest_digest is not None else None
+        held = (
+            scrapes_digest(home, approved.collected_as, approved.ring),
+            device_snapshots_digest(home, approved.collected_as, approved.ring),
+        )
     except TascError as error:
         return Finding("counts", False, str(error))
     counts = link.counts
+    if held != (link.scrapes_digest, link.device_snapshots_digest):
+        return Finding("counts", False, "scrapes or device snapshots are not those that the signed link names")
     adds_up = counts.planned == planned == counts.accepted + counts.not_sent + counts.not_attempted
-    same = (link.trace_set_digest, link.journal_head, link.plan_digest) == (
+    same = (link.trace_set_digest, link.journal_head, link.plan_digest, link.declaration_digest) == (
         collected.trace_set_digest,
         f"sha256:{head}",
         approved.digest,
+        approved.declaration.record.digest,
     )
     if not (adds_up and same):
         return Finding("counts", False, "the signed link does not say what the journal says")
@@ -145,8 +167,11 @@ def _counts(home: Home, window_key: str, approved: ApprovedPlan, collected: Coll
 
 def _parts(home: Home, window_key: str, approved: ApprovedPlan, collected: Collected) -> Iterator[Finding]:
     """Parts that are derived from the journal equal it; those that only came beside it are what was signed."""
-    authority = approved.study.rules.collector_authority
-    signers = {authority.key_id: PublicKey.from_spki(authority.public_key_spki)}
+    try:
+        signers = _part_signers(home, window_key, approved)
+    except TascError as error:
+        yield Finding("parquet", False, str(error))
+        return
     others = (name for name in TABLES if name not in {*_DERIVED, *_BESIDE})
     for name in (*_DERIVED, *_BESIDE, *(name for name in others if _is_published(home, name, window_key))):
         try:
@@ -163,21 +188,19 @@ def _parts(home: Home, window_key: str, approved: ApprovedPlan, collected: Colle
             yield Finding(f"parquet {name}", False, "differs from the journal")
 
 
+def _part_signers(home: Home, window_key: str, approved: ApprovedPlan) -> dict[str, PublicKey]:
+    """Collector keys that a part manifest, which has no date, may be signed by: one that was revoked counts only where
+    the window was closed before.
+    """
+    folder = WindowFolder(home, window_key)
+    closed_at = folder.link(approved.ring).record.closed_at if folder.has(LINK) else None
+    return {
+        key.key_id: PublicKey.from_spki(key.public_key_spki)
+        for key in approved.ring.keys
+        if key.role == "collector"
+        and (key.revoked_at is None or (closed_at is not None and closed_at < key.revoked_at))
+    }
+
+
 def _is_published(home: Home, table: str, window_key: str) -> bool:
     return (window_folder(home.warehouse, table, window_key) / MANIFEST).exists()
-
-
-def coverage(home: Home, window_key: str) -> tuple[float, float]:
-    """Share of planned executions with an answer that is no unknown, and the study's floor."""
-    approved = load_approved(home, window_key)
-    collected = read_collected(
-        approved, home.run(window_key), keys.hmac_key(home, approved.study.study.keys.journal_hmac)
-    )
-    planned = len(collected.executions) + collected.pending
-    known = sum(
-        1
-        for item in collected.executions
-        if item.envelope is not None and item.envelope.attempts[-1].dispatch_state == "completed"
-    )
-    floor = approved.study.minimum_coverage
-    return (known / planned if planned else 0.0), floor

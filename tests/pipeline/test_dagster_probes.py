@@ -327,13 +327,16 @@ def test_an_answer_that_contradicts_the_declaration_is_said_at_once(made: World)
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def test_schedule_and_sensor_are_off_and_only_request_passive_runs(made: World, defs: dg.Definitions) -> None:
+def test_schedules_and_sensor_are_off_and_only_the_authorized_one_requests_canaries(
+    made: World, defs: dg.Definitions
+) -> None:
     assert passive_probes.default_status is dg.DefaultScheduleStatus.STOPPED
     assert receipts_run_out.default_status is dg.DefaultSensorStatus.STOPPED
     assert passive_probes.job_name == "probe_endpoints" == receipts_run_out.job_name
     automated = [*(defs.schedules or ()), *(defs.sensors or ())]
     targets = {target.job_name for item in automated for target in getattr(item, "targets", ())}
-    assert targets.isdisjoint({"probe_canary", "probe_consumptive"})
+    assert "probe_consumptive" not in targets
+    assert [item.name for item in defs.schedules or () if item.job_name == "probe_canary"] == ["authorized_canaries"]
 
 
 def test_the_schedule_requests_one_run_per_study(made: World) -> None:

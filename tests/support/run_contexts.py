@@ -16,11 +16,11 @@ from tasc_collector.contracts.authority import AuthorityKey
 from tasc_collector.contracts.collection import CaseSet, CollectionPlan, GenerationRule, PlanTarget
 from tasc_collector.contracts.http_limits import HttpLimits
 from tasc_collector.contracts.manifest import membership_digest
-from tasc_collector.contracts.protocol import MembershipRule
+from tasc_collector.contracts.membership import MembershipRule
 from tasc_collector.contracts.scalars import timestamp_of_ms
-from tasc_collector.contracts.shadow_plan import WorkBudget
 from tasc_collector.contracts.verification import StudyTerms
 from tasc_collector.contracts.window import WindowDeclaration
+from tasc_collector.contracts.work_budget import WorkBudget
 from tasc_collector.identity import PayloadKey
 from tasc_collector.invocation.admission import CapabilityAdmission
 from tasc_collector.invocation.prepare import CallTarget

@@ -14,7 +14,7 @@ from tasc_collector.runtimes.request import Generation
 from tests.support.calls import policy_for
 
 KEY = PayloadKey("study-1", "payload-1", bytes(range(32)))
-BUILDS = {"vllm": "0.26.0", "llama.cpp": "b10156", "ollama": "0.32.5", "mlx-lm": "0.31.3"}
+BUILDS = {"vllm": "0.26.0", "llama.cpp": "b10156", "ollama": "0.32.5", "mlx-lm": "0.31.3", "lm-studio": "0.4.1"}
 
 
 def target_for(

@@ -19,6 +19,7 @@ from tasc_pipeline.home import keys, receipts
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.steps import collect, plan, seal
 from tasc_pipeline.steps.admission import select_receipts
+from tasc_pipeline.steps.approved import load_approved, load_receipts
 from tasc_pipeline.steps.probe import ProbeOptions, StoredProbe, probe_endpoint
 from tasc_pipeline.warehouse.database import connect
 from tests.support.window import World, now, world
@@ -62,7 +63,7 @@ def test_a_chat_window_runs_on_receipts_and_pins_them(made: World) -> None:
     key = made.approved_window()
     pinned = {
         target.profile_id: target.capability_receipt_digests
-        for target in plan.load_approved(made.home, key).plan.record.targets
+        for target in load_approved(made.home, key).plan.record.targets
     }
     assert pinned == {
         "candidate-llama.cpp": (candidate.receipt.digest,),
@@ -145,7 +146,7 @@ def test_a_pinned_receipt_that_is_gone_or_changed_stops_the_window_before_anythi
     with pytest.raises((DigestMismatch, SignatureError)):
         collect.collect(made.home, key, show=nothing)
     with pytest.raises(TascError):
-        plan.load_receipts(made.home, key)
+        load_receipts(made.home, key)
     assert made.inference_calls == sent
 
 

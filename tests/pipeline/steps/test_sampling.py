@@ -27,7 +27,8 @@ from tasc_compute.contracts import (
 from tasc_compute.devices.finding import FaultCategory, ProbeFault
 from tasc_compute.devices.snapshot import Survey
 from tasc_pipeline.home.lines import AppendedLines
-from tasc_pipeline.steps import close, collect, plan
+from tasc_pipeline.steps import close, collect
+from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.sampling import (
     DEVICE_SNAPSHOTS,
     DeviceSampler,
@@ -206,7 +207,7 @@ def finished(made: World) -> tuple[World, str]:
 def test_a_window_has_signed_snapshots_in_its_folder_and_its_table(finished: tuple[World, str]) -> None:
     made, key = finished
     published = collect.publish(made.home, key)
-    records = read_device_snapshots(made.home, key, plan.load_approved(made.home, key).ring)
+    records = read_device_snapshots(made.home, key, load_approved(made.home, key).ring)
     assert [record.phase for record in records][:: len(records) - 1] == ["before", "after"]
     total = records[0].snapshot["host"]["memoryTotalBytes"]
     session = connect(made.home.root)
@@ -245,4 +246,4 @@ def test_a_changed_snapshot_is_refused(
     first, rest = path.read_bytes().split(b"\n", 1)
     path.write_bytes(change(first) + b"\n" + rest)
     with pytest.raises(error):
-        read_device_snapshots(made.home, key, plan.load_approved(made.home, key).ring)
+        read_device_snapshots(made.home, key, load_approved(made.home, key).ring)

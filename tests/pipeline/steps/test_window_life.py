@@ -58,6 +58,7 @@ def test_a_window_ends_with_counts_that_the_servers_confirm(made: World) -> None
         "parquet device_samples",
         "parquet metric_samples",
         "parquet receipts",
+        "parquet metric_histograms",
     ]
     assert "12 planned = 12 accepted + 0 not sent + 0 not attempted, as signed" in lines[3]
 

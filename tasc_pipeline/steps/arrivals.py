@@ -1,0 +1,136 @@
+"""What evaluator evidence that came since the last look asks for. It reads file names, and batches that are new.
+
+Rules:
+
+1. Evidence that came before its window's watermark counts in the window's own assessment, which is due when the watermark
+   has passed: before, the decision is STALE.
+2. Evidence that came later counts in a revision only. A revision is signed by the operator, so it is not made here: the
+   window is named with the command.
+3. A revision that was sealed is closed and then assessed; it refers to what its window collected and sends nothing.
+4. Nothing here is authority: whoever is started verifies batch, evidence and window.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import orjson
+
+from tasc_pipeline.home.layout import Home
+from tasc_pipeline.home.studies import study_ids
+from tasc_pipeline.home.window_index import WindowFacts, window_facts
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look left for the next one.
+
+    Attributes:
+        until_ns: modification time of the newest batch that was read, nanoseconds since 1970.
+        waiting: batch by window, of windows whose watermark has not passed.
+    """
+
+    until_ns: int = 0
+    waiting: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self:
+        """From a cursor; from the beginning where it is empty or was edited."""
+        try:
+            value = json.loads(text or "{}")
+            waiting = {str(key): (str(digest), str(at)) for key, (digest, at) in value["waiting"].items()}
+            return cls(int(value["untilNs"]), waiting)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls()
+
+    def text(self) -> str:
+        """As a cursor."""
+        return json.dumps({"untilNs": self.until_ns, "waiting": self.waiting}, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run that is due.
+
+    Attributes:
+        window_key: of which window.
+        close: True closes a revision, False assesses.
+        why: tells two runs of one window apart: the batch that asks for it, or that it is a revision.
+    """
+
+    window_key: str
+    close: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look found."""
+
+    wanted: list[Wanted]
+    late: dict[str, str]
+    """Batch by window, of evidence that needs a revision."""
+    after: Seen
+
+
+def look(home: Home, seen: Seen, now: str) -> Look:
+    """Look once; see the rules of this module.
+
+    Args:
+        home: the state folder.
+        seen: what the last look left.
+        now: the instant.
+    """
+    facts = window_facts(home)
+    newest = _newest_revisions(facts)
+    until_ns, pending = seen.until_ns, dict(seen.waiting)
+    for changed_ns, digest, added_at, keys in _new_batches(home, seen.until_ns):
+        until_ns = max(until_ns, changed_ns)
+        pending |= dict.fromkeys(keys, (digest, added_at))
+    wanted: list[Wanted] = []
+    waiting: dict[str, tuple[str, str]] = {}
+    late: dict[str, str] = {}
+    for key, (digest, added_at) in pending.items():
+        window = newest.get((facts[key].study_id, facts[key].window_id)) if key in facts else None
+        if window is None:
+            continue
+        if added_at > window.watermark:
+            late[window.window_key] = digest
+        elif now < window.watermark or window.closed_at is None:
+            waiting[key] = (digest, added_at)
+        else:
+            wanted.append(Wanted(window.window_key, False, digest))
+    for window in newest.values():
+        if window.revises is not None and window.readable and window.as_of is None:
+            wanted.append(Wanted(window.window_key, window.closed_at is None, "revision"))
+    return Look(wanted, late, Seen(until_ns, waiting))
+
+
+def _newest_revisions(facts: Mapping[str, WindowFacts]) -> dict[tuple[str, str], WindowFacts]:
+    found: dict[tuple[str, str], WindowFacts] = {}
+    for item in facts.values():
+        name = (item.study_id, item.window_id)
+        if name not in found or item.revision > found[name].revision:
+            found[name] = item
+    return found
+
+
+def _new_batches(home: Home, since_ns: int) -> Iterator[tuple[int, str, str, list[str]]]:
+    """Modification time, content digest, instant and windows of every batch that is newer, oldest first."""
+    files = [
+        (path.stat().st_mtime_ns, path)
+        for study_id in study_ids(home)
+        for path in home.evidence(study_id).glob("*.json")
+        if path.name[0] != "."
+    ]
+    for changed_ns, path in sorted(files):
+        if changed_ns <= since_ns:
+            continue
+        try:
+            batch = orjson.loads(path.read_bytes())
+            yield changed_ns, batch["contentDigest"], batch["addedAt"], list(batch["windowKeys"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # whoever uses it says what is wrong

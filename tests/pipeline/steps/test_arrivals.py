@@ -1,0 +1,117 @@
+"""What evidence that came asks for, from batches and windows written by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasc_pipeline.home import Home
+from tasc_pipeline.steps.arrivals import Look, Seen, Wanted, look
+
+FIRST, SECOND = "w.r01-00000001", "w.r02-00000002"
+BEFORE, WATERMARK, AFTER = "2026-11-29T11:00:00.000Z", "2026-11-29T12:00:00.000Z", "2026-11-29T13:00:00.000Z"
+BATCH = "sha256:" + "a" * 64
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    found = Home(tmp_path)
+    (found.study("study") / "evidence").mkdir(parents=True)
+    (found.study("study") / "study.toml").write_text("")
+    seal(found, FIRST)
+    close(found, FIRST)
+    return found
+
+
+def write(path: Path, value: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def seal(home: Home, key: str, *, revision: int = 1, watermark: str = WATERMARK, before: str | None = None) -> None:
+    write(
+        home.window(key) / "declaration.json",
+        {
+            "studyId": "study",
+            "studyKind": "decision",
+            "protocolDigest": "sha256:" + "0" * 64,
+            "windowId": "w",
+            "revision": revision,
+            "predecessorKey": before,
+            "eventTimeStartInclusive": "2026-11-29T10:00:00.000Z",
+            "eventTimeEndExclusive": "2026-11-29T10:30:00.000Z",
+            "ingestionWatermark": watermark,
+        },
+    )
+
+
+def close(home: Home, key: str) -> None:
+    counts = {"planned": 2, "accepted": 2, "notSent": 0, "notAttempted": 0}
+    write(home.window(key) / "link.json", {"planDigest": BATCH, "closedAt": BEFORE, "counts": counts})
+
+
+def assess(home: Home, key: str) -> None:
+    report = {"comparisons": [], "decision": {"status": "PASS"}, "coverage": 1.0, "asOf": AFTER}
+    write(home.window(key) / "assessment.json", report)
+
+
+def arrive(home: Home, at: str, *, name: str = "a", mtime_ns: int = 1_000) -> None:
+    path = home.study("study") / "evidence" / f"{name}.json"
+    write(path, {"contentDigest": "sha256:" + name * 64, "addedAt": at, "windowKeys": [FIRST]})
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def asked(found: Look) -> list[Wanted]:
+    return found.wanted
+
+
+def test_evidence_before_the_watermark_is_assessed_once_the_watermark_has_passed(home: Home) -> None:
+    arrive(home, BEFORE)
+    early = look(home, Seen(), BEFORE)
+    assert asked(early) == [] and early.after.waiting == {FIRST: (BATCH, BEFORE)}
+    later = look(home, Seen.parse(early.after.text()), WATERMARK)
+    assert asked(later) == [Wanted(FIRST, False, BATCH)]
+    assert asked(look(home, later.after, AFTER)) == [], "what was asked for is not asked for again"
+
+
+def test_evidence_after_the_watermark_names_the_window_and_asks_for_no_run(home: Home) -> None:
+    arrive(home, AFTER)
+    found = look(home, Seen(), AFTER)
+    assert (asked(found), found.late) == ([], {FIRST: BATCH})
+    assert look(home, found.after, AFTER).late == {}
+
+
+def test_a_sealed_revision_is_closed_and_then_assessed(home: Home) -> None:
+    seal(home, SECOND, revision=2, watermark=AFTER, before=FIRST)
+    assert asked(look(home, Seen(), AFTER)) == [Wanted(SECOND, True, "revision")]
+    close(home, SECOND)
+    assert asked(look(home, Seen(), AFTER)) == [Wanted(SECOND, False, "revision")]
+    assess(home, SECOND)
+    assert asked(look(home, Seen(), AFTER)) == []
+
+
+def test_evidence_that_a_revision_waited_for_counts_in_the_revision(home: Home) -> None:
+    seal(home, SECOND, revision=2, watermark=AFTER, before=FIRST)
+    close(home, SECOND)
+    assess(home, SECOND)
+    arrive(home, "2026-11-29T12:30:00.000Z")
+    assert asked(look(home, Seen(), AFTER)) == [Wanted(SECOND, False, BATCH)]
+
+
+def test_a_batch_that_cannot_be_read_or_is_of_no_window_asks_for_nothing(home: Home) -> None:
+    (home.study("study") / "evidence" / "bad.json").write_text("{")
+    path = home.study("study") / "evidence" / "other.json"
+    write(path, {"contentDigest": BATCH, "addedAt": BEFORE, "windowKeys": ["forged.r01-00000000"]})
+    found = look(home, Seen(), AFTER)
+    assert (asked(found), found.late) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", "{", '{"untilNs": "x", "waiting": {}}', '{"waiting": 1, "untilNs": 1}']
+)
+def test_a_cursor_that_was_lost_or_edited_begins_anew(text: str | None) -> None:
+    assert Seen.parse(text) == Seen()

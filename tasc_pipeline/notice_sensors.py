@@ -107,8 +107,9 @@ def category_of(context: dg.RunFailureSensorContext) -> str:
         if category is not None:
             return str(category.value)
         for error in (data.error, None if data.error is None else data.error.cause):
-            if error is not None and error.cls_name in notices.FAILURES:
-                return notices.FAILURES[error.cls_name]
+            known = None if error is None or error.cls_name is None else notices.FAILURES.get(error.cls_name)
+            if known is not None:
+                return known
         return notices.UNEXPECTED
     return notices.ENDED
 

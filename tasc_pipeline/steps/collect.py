@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from tasc_collector.contracts.collection import OpenLoad
 from tasc_collector.contracts.instance import RuntimeInstance
 from tasc_collector.contracts.scalars import format_timestamp, timestamp_ms, timestamp_of_ms
@@ -225,24 +227,25 @@ def publish(home: Home, window_key: str) -> Publication:
     executions = collected.executions
     snapshots = read_device_snapshots(home, approved.collected_as, approved.ring)
     scrapes = read_scrapes(home, approved.collected_as, approved.ring)
-    rows = {
-        "traces": traces_table(executions),
-        "attempts": attempts_table(executions),
-        "token_events": token_events_table(executions),
-        "envelopes": envelopes_table(executions),
-        "device_samples": device_samples_table(window_key, snapshots),
-        "metric_samples": metric_samples_table(window_key, scrapes),
-        "metric_histograms": metric_histograms_table(window_key, scrapes),
-        "receipts": receipts_table(window_key, verify_receipts(home, approved.ring, approved.plan.record).every),
+    receipts = verify_receipts(home, approved.ring, approved.plan.record).every
+    rows: dict[str, Callable[[], pa.Table]] = {  # made one after the other: each is large in a large window
+        "traces": lambda: traces_table(executions),
+        "attempts": lambda: attempts_table(executions),
+        "token_events": lambda: token_events_table(executions),
+        "envelopes": lambda: envelopes_table(executions),
+        "device_samples": lambda: device_samples_table(window_key, snapshots),
+        "metric_samples": lambda: metric_samples_table(window_key, scrapes),
+        "metric_histograms": lambda: metric_histograms_table(window_key, scrapes),
+        "receipts": lambda: receipts_table(window_key, receipts),
     }
     parts = {}
     tell = counted(f"publishing {len(executions)} executions, tables", len(rows) + 1)
-    for name, table in rows.items():
+    for name, build in rows.items():
         parts[name] = publish_table(
             home.warehouse,
             name,
             window_key,
-            table,
+            build(),
             sign=signer,
             clock=utc_now,
             source_digest=collected.trace_set_digest,

@@ -101,10 +101,10 @@ def _evidence(evidence: DecisionEvidence) -> list[Block]:
 
 def _figures(figures: Sequence[DecisionFigure]) -> Grid:
     names = list(dict.fromkeys(item.id for item in figures))
-    held = {(item.id, item.side): item for item in figures}
+    held: dict[tuple[str, str], DecisionFigure] = {(item.id, item.side): item for item in figures}
 
     def cell(name: str, side: str) -> tuple[str, str]:
-        item = held.get((name, side))  # type: ignore[call-overload]  # the two sides by their words
+        item = held.get((name, side))
         if item is None or item.estimate is None:
             return UNKNOWN, UNKNOWN
         return amount(item.estimate, item.unit), _interval(item.interval, item.unit)

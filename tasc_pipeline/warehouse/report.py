@@ -59,7 +59,7 @@ def render_report(report: AssessmentReport, data: ReportData) -> RenderedReport:
     title = f"{report.study_id}: window {report.window_key}"
     subtitle = f"Assessed as of {report.as_of}. {_coverage(report)}"
     blocks = [*_results(report), *_profiles(report), *_distributions(report, data), *_failures(report)]
-    blocks += [*_fairness(report), *_strip(data), *_missing(report), *_sources(report)]
+    blocks += [*_fairness(report), *_strip(data), *_servers(data), *_missing(report), *_sources(report)]
     return RenderedReport(to_html(title, subtitle, blocks), to_markdown(title, subtitle, blocks))
 
 
@@ -270,6 +270,27 @@ def _strip(data: ReportData) -> list[Block]:
     caption = "Latency, servers and devices on one time axis; dotted: the first call and the last answer."
     chart = Chart(charts.strip(data, width_px=charts.NARROW_PX), caption, charts.strip(data, width_px=charts.WIDE_PX))
     return [Heading("Over time"), Charts((chart,))]
+
+
+_SERVER_LATENCIES = {"ttft-seconds": "TTFT", "itl-seconds": "ITL", "tpot-seconds": "TPOT", "e2e-seconds": "E2E"}
+
+
+def _servers(data: ReportData) -> list[Block]:
+    if not data.servers:
+        return []
+    rows = (
+        (f"{item.endpoint_alias}, {_SERVER_LATENCIES[item.metric]}", str(item.count))
+        + (number(item.p50_ms), number(item.p95_ms))
+        for item in data.servers
+    )
+    return [
+        Heading("What the servers say of themselves, in milliseconds"),
+        Grid(("server and latency", "observations", "median", "95th percentile"), tuple(rows)),
+        Paragraph(
+            "From the servers' own histograms between the first and the last scrape, so as coarse as their buckets and "
+            "of every client that they had."
+        ),
+    ]
 
 
 def _missing(report: AssessmentReport) -> list[Block]:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
 from tasc_collector.contracts.report import FairnessItem
 from tasc_pipeline.warehouse import charts, connect, record_rows
 from tasc_pipeline.warehouse.report import render_report
-from tasc_pipeline.warehouse.report_data import load
+from tasc_pipeline.warehouse.report_data import ServerLatency, load
 from tasc_pipeline.warehouse.window_report import render_window
 from tests.support import sample_warehouse
 
@@ -173,3 +174,13 @@ def test_gates_and_decisions_rows_equal_the_record() -> None:
     (decision,) = record_rows.decisions_table(report).to_pylist()
     assert (decision["result"], decision["coverage"]) == ("worse", 0.9625)
     assert decision["report_digest"].hex() == report.digest.removeprefix("sha256:")
+
+
+def test_what_the_servers_measured_themselves_stands_in_a_table_where_they_do(home, rendered) -> None:
+    with connect(home) as session:
+        data = load(session, KEY)
+    measured = ServerLatency("champion", "ttft-seconds", 40, 12.5, 48.0)
+    shown = render_report(sample_warehouse.assessment(KEY), replace(data, servers=(measured,)))
+    assert "| champion, TTFT | 40 | 12.5 | 48 |" in shown.markdown
+    assert "What the servers say of themselves" in shown.html
+    assert "What the servers say of themselves" not in rendered.html

@@ -279,8 +279,12 @@ def _servers(data: ReportData) -> list[Block]:
     if not data.servers:
         return []
     rows = (
-        (f"{item.endpoint_alias}, {_SERVER_LATENCIES[item.metric]}", str(item.count))
-        + (number(item.p50_ms), number(item.p95_ms))
+        (
+            f"{item.endpoint_alias}, {_SERVER_LATENCIES[item.metric]}",
+            str(item.count),
+            number(item.p50_ms),
+            number(item.p95_ms),
+        )
         for item in data.servers
     )
     return [

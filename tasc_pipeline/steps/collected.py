@@ -1,11 +1,14 @@
 """What a window's journal says about every planned execution, as the rows of the warehouse want it.
 
-A window may have a hundred thousand executions. What stays in memory of each is what the journal holds of it, as bytes; the
-``Execution`` with its parsed records is made at each pass over them and dropped again.
+A window may have a hundred thousand executions. What the journal holds of each is kept as bytes in a spool, which goes to an
+unnamed temporary file beyond ``SPOOL_BYTES``; the ``Execution`` with its parsed records is made at each pass over them and
+dropped again.
 """
 
 from __future__ import annotations
 
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,8 @@ from tasc_collector.shadow.ledger import Ledger, is_warm_up
 from tasc_pipeline.steps.approved import ApprovedPlan
 from tasc_pipeline.warehouse.rows import Execution, TargetFacts
 
+SPOOL_BYTES = 64 * 1024 * 1024
+"""Bytes of a window's records that stay in memory; what is more goes to disk."""
 _WRAPPED = (b'{"trace":', b"}")
 """What stands around the canonical envelope in the body of its record."""
 
@@ -45,15 +50,44 @@ class Collected:
         return trace_set_digest(self.trace_digests)
 
 
+class _Span(NamedTuple):
+    """Where bytes lie in the spool."""
+
+    offset: int
+    length: int
+
+
+class _Spool:
+    """Bytes that are written once and read at each pass; gone with the object that holds it."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115  # closed with its owner
+        self._end = 0
+        weakref.finalize(self, self._file.close)
+
+    def put(self, data: bytes) -> _Span:
+        """Keep some bytes."""
+        self._file.seek(self._end)
+        self._file.write(data)
+        span = _Span(self._end, len(data))
+        self._end += len(data)
+        return span
+
+    def get(self, span: _Span) -> bytes:
+        """The bytes of a span."""
+        self._file.seek(span.offset)
+        return self._file.read(span.length)
+
+
 class _Held(NamedTuple):
-    """What is kept of one execution: an envelope with its timeline, or a fault, as bytes of JSON."""
+    """What is kept of one execution: an envelope with its timeline, or a fault, as bytes of JSON in the spool."""
 
     pair: PlannedPair
     profile_id: str
-    envelope: bytes | None
+    envelope: _Span | None
     trace_digest: str | None
-    timed: bytes | None
-    fault: bytes | None
+    timed: _Span | None
+    fault: _Span | None
 
 
 R = TypeVar("R", bound=Record)
@@ -78,10 +112,12 @@ class Executions(Sequence[Execution]):
 
     Args:
         approved: the window's plan.
+        spool: where the bytes lie.
     """
 
-    def __init__(self, approved: ApprovedPlan) -> None:
+    def __init__(self, approved: ApprovedPlan, spool: _Spool) -> None:
         plan = approved.plan.record
+        self._spool = spool
         self._held: list[_Held] = []
         self._entries = {entry.case_id: entry for entry in approved.case_set.entries}
         self._facts = {target.profile_id: TargetFacts.of(target) for target in plan.targets}
@@ -128,11 +164,12 @@ class Executions(Sequence[Execution]):
             "input_token_estimate": entry.input_token_estimate,
         }
         if held.fault is not None:
-            fault = read(CollectorFault, held.fault)
+            fault = read(CollectorFault, self._spool.get(held.fault))
             if fault.replicate_index != pair.replicate_index:
                 raise _corrupt("a fault names another replicate than the plan")
             return Execution(**common, trace_id=fault.trace_id, fault=fault)
-        envelope = read(TraceEnvelope, held.envelope or b"{}")
+        envelope_bytes = b"{}" if held.envelope is None else self._spool.get(held.envelope)
+        envelope = read(TraceEnvelope, envelope_bytes)
         if (envelope.case_id, envelope.replicate_id, envelope.profile_id) != (
             pair.case_id,
             pair.replicate_id,
@@ -143,17 +180,15 @@ class Executions(Sequence[Execution]):
             **common,
             trace_id=envelope.trace_id,
             envelope=envelope,
-            envelope_bytes=held.envelope,
+            envelope_bytes=envelope_bytes,
             trace_digest=held.trace_digest,
-            timeline=_timeline(envelope, held, read),
+            timeline=None if held.timed is None else _timeline(envelope, held, self._spool.get(held.timed), read),
         )
 
 
-def _timeline(envelope: TraceEnvelope, held: _Held, read: _Read) -> TraceTimeline | None:
-    """The timeline of the last attempt, where it has one."""
-    if held.timed is None:
-        return None
-    attempt_id, draft = orjson.loads(held.timed)
+def _timeline(envelope: TraceEnvelope, held: _Held, timed: bytes, read: _Read) -> TraceTimeline | None:
+    """The timeline, where it is the last attempt's."""
+    attempt_id, draft = orjson.loads(timed)
     if attempt_id != envelope.attempts[-1].attempt_id:
         return None
     own = {
@@ -178,7 +213,7 @@ def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> 
     )
     bodies = _Bodies()
     bodies.read(scan(folder, binding, journal_key))
-    executions, digests, pending = Executions(approved), [], 0
+    executions, digests, pending = Executions(approved, bodies.spool), [], 0
     for pair in planned_pairs(plan, approved.collected_under, approved.case_set):
         for key in pair.executions():
             held = bodies.of(key, pair)
@@ -193,15 +228,16 @@ class _Bodies:
     """The bodies that rows need, by execution; the fold of the ledger checks their order."""
 
     def __init__(self) -> None:
-        self._accepted: dict[ExecutionKey, tuple[str, bytes]] = {}
-        self._timed: dict[str, bytes] = {}
-        self._faults: dict[ExecutionKey, bytes] = {}
+        self.spool = _Spool()
+        self._accepted: dict[ExecutionKey, tuple[str, _Span]] = {}
+        self._timed: dict[str, _Span] = {}
+        self._faults: dict[ExecutionKey, _Span] = {}
 
     def of(self, key: ExecutionKey, pair: PlannedPair) -> _Held | None:
         """What the journal holds of one execution; None where it is not final."""
         trace_id, envelope = self._accepted.pop(key, ("", None))
         if envelope is not None:
-            digest = TraceEnvelope.digest_of(orjson.loads(envelope))
+            digest = TraceEnvelope.digest_of(orjson.loads(self.spool.get(envelope)))
             return _Held(pair, key.profile_id, envelope, digest, self._timed.pop(trace_id, None), None)
         fault = self._faults.pop(key, None)
         return None if fault is None else _Held(pair, key.profile_id, None, None, None, fault)
@@ -215,15 +251,16 @@ class _Bodies:
                 if not record.body_bytes.startswith(before):
                     raise _corrupt("an accepted record holds no trace")
                 key = ledger.by_trace[record.trace_id].key
-                self._accepted[key] = record.trace_id, record.body_bytes[len(before) : -len(after)]
+                self._accepted[key] = record.trace_id, self.spool.put(record.body_bytes[len(before) : -len(after)])
             elif record.kind is RecordKind.OUTCOME and not is_warm_up(record.trace_id):
                 body: dict[str, Any] = record.body  # Any: JSON of our own runner, MAC verified
                 if body["timeline"] is not None:
-                    self._timed[record.trace_id] = orjson.dumps((body["attempt"]["attemptId"], body["timeline"]))
+                    timed = orjson.dumps((body["attempt"]["attemptId"], body["timeline"]))
+                    self._timed[record.trace_id] = self.spool.put(timed)
             elif record.kind is RecordKind.FAULT:
                 fault: dict[str, Any] = record.body  # Any: the same
                 key = ExecutionKey(fault["caseId"], fault["replicateId"], fault["profileId"])
-                self._faults[key] = record.body_bytes
+                self._faults[key] = self.spool.put(record.body_bytes)
 
 
 def _corrupt(what: str) -> JournalCorrupt:

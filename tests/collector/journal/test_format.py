@@ -73,6 +73,7 @@ def test_kind_codes_never_change() -> None:
         "complete": 6,
         "fault": 7,
         "settlement": 8,
+        "event": 9,
     }
 
 

@@ -1,11 +1,13 @@
 """Files of signed records, one canonical JSON record per line, that a run appends to while it goes on.
 
-A run that is resumed appends. A last line that a crash has torn is cut off before more is written and left out when the
+One process at a time appends: a second one is refused, because what it wrote would stand between the lines that a batch of the
+first one covers, and what it cut would be the first one's. A run that is resumed appends. A last line that a crash has torn is cut off before more is written and left out when the
 file is read; any other bad line is refused.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,18 +31,24 @@ class AppendedLines:
         path: the file; made with mode 0600 where it is missing. A symbolic link is refused.
 
     Raises:
+        BlockingIOError: (on entering) another run is appending to it; nothing was changed.
         OSError: (on entering, writing or leaving) the file cannot be opened, written or synced.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = -1
-        self._start = self._written = 0
+        self._start = 0
         self._forgotten = False
 
     def __enter__(self) -> Self:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._path, flags, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise
         size = os.fstat(self._descriptor).st_size
         back = min(size, _TORN_MAX_BYTES)
         tail = os.pread(self._descriptor, back, size - back)
@@ -51,8 +59,7 @@ class AppendedLines:
 
     def __exit__(self, *_: object) -> None:
         try:
-            # another run may have appended meanwhile: its lines are never cut
-            if self._forgotten and os.fstat(self._descriptor).st_size == self._start + self._written:
+            if self._forgotten:
                 os.ftruncate(self._descriptor, self._start)
             os.fsync(self._descriptor)
         finally:
@@ -60,7 +67,7 @@ class AppendedLines:
 
     def write(self, line: bytes) -> None:
         """Append one line with a single write."""
-        self._written += os.write(self._descriptor, line + b"\n")
+        os.write(self._descriptor, line + b"\n")
 
     def forget(self) -> None:
         """Drop what this block wrote when it ends: nothing was sent, so there is nothing that it goes with."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final, TypeVar
 
@@ -26,7 +26,8 @@ from tasc_collector.contracts.observations import MetricsScrape, MetricsScrapeBa
 from tasc_collector.contracts.operations import KeyRing
 from tasc_collector.contracts.scalars import timestamp_of_ms
 from tasc_collector.contracts.signed import SignedRecord
-from tasc_collector.errors import DigestMismatch, InputError
+from tasc_collector.errors import DigestMismatch, InputError, JournalLocked
+from tasc_collector.journal import OsFileSystem, held_by
 from tasc_collector.limits import RECORD_FILE_MAX_BYTES, SCRAPE_EVERY_S
 from tasc_collector.probes.sampler import Sampler, Scrape
 from tasc_collector.transport.clock import SystemClock
@@ -56,6 +57,9 @@ def sampling(home: Home, approved: ApprovedPlan, *, every_s: float = SCRAPE_EVER
         home: the state folder.
         approved: the approved plan.
         every_s: seconds between two rounds.
+
+    Raises:
+        JournalLocked: another run of this window is at it; the message says who. Nothing was asked, nothing written.
     """
     study, plan = approved.study, approved.plan.record
     subjects = {
@@ -64,13 +68,27 @@ def sampling(home: Home, approved: ApprovedPlan, *, every_s: float = SCRAPE_EVER
     }
     clock = SystemClock()
     signer = signers.collector(home, approved.ring, study.study, timestamp_of_ms(clock.wall_ns() // 1_000_000))
-    with AppendedLines(home.window(plan.window_key) / SCRAPES) as lines:
+    with ExitStack() as stack:
+        try:
+            lines = stack.enter_context(AppendedLines(home.window(plan.window_key) / SCRAPES))
+        except BlockingIOError:
+            raise _at_it(home, plan.window_key) from None
         batch = ScrapeBatch(lines, plan.window_key, signer, lambda: timestamp_of_ms(clock.wall_ns() // 1_000_000))
         try:
             with Sampler(tuple(subjects.values()), batch.take, every_s=every_s, clock=clock):
                 yield lines
         finally:
             batch.sign()
+
+
+def _at_it(home: Home, window_key: str) -> JournalLocked:
+    folder = home.run(window_key)
+    holder = held_by(OsFileSystem(), folder) if folder.is_dir() else None
+    return JournalLocked(
+        f"the window is in use by {holder or 'another run'}",
+        where=window_key,
+        way_out="wait until that process ends, or stop it; its lock ends with it",
+    )
 
 
 class ScrapeBatch:

@@ -109,6 +109,11 @@ def hold_devices(folder: Path) -> list[int]:
     return held
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that left is no line of an engine's log."""
+
+
 def main() -> None:
     told = json.loads(os.environ.get("FAKE_ENGINE", "{}"))
     held = hold_devices(Path(told["device_locks"])) if "device_locks" in told else []
@@ -126,7 +131,7 @@ def main() -> None:
         sys.exit(told["exit_code"])
     Handler.told = told
     port = int(option("--port") or 0) + told.get("port_offset", 0)
-    http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    Server(("127.0.0.1", port), Handler).serve_forever()
 
 
 main()

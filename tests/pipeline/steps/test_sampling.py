@@ -121,13 +121,14 @@ def test_a_run_that_sent_nothing_leaves_the_bytes_as_they_were(tmp_path: Path) -
     assert path.read_bytes() == before
 
 
-def test_forgetting_never_cuts_what_another_run_appended(tmp_path: Path) -> None:
+def test_one_run_at_a_time_appends_and_a_second_one_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.ndjson"
-    with AppendedLines(path) as mine, AppendedLines(path) as other:
+    path.write_bytes(b"earlier\ntor")
+    with AppendedLines(path) as mine:
         mine.write(b"mine")
-        other.write(b"other")
-        mine.forget()
-    assert path.read_bytes() == b"mine\nother\n"
+        with pytest.raises(BlockingIOError), AppendedLines(path) as other:
+            other.forget()
+    assert path.read_bytes() == b"earlier\nmine\n"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), OSError(28, "full"), KeyError("x")])

@@ -7,7 +7,7 @@ NOT_MARKED := not live and not crash and not ui
 WORKERS ?= 2
 TESTED := test dg docker
 
-.PHONY: demo demo-live test test-live test-crash test-ui lint ui bench clean help
+.PHONY: demo demo-live test test-live test-crash test-ui lint ui clean help
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+REQUIRED = ("live", "ui")
+"""Marks of tests that may skip on a person's machine and not in CI, which installs what they need (`.ci/run`)."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With ``TASC_REQUIRE`` set, a test of ``REQUIRED`` that skips is a failure with the reason."""
+    report = yield
+    if report.skipped and os.environ.get("TASC_REQUIRE") and any(item.get_closest_marker(name) for name in REQUIRED):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where nothing may be absent: {report.longreprtext or report.longrepr}"
+    return report
 
 
 @pytest.fixture(scope="session")

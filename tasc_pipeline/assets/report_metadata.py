@@ -22,16 +22,26 @@ def assessment_metadata(
 ) -> Mapping[str, Any]:  # Any: whatever Dagster takes as a metadata value
     """Verdict and sentence, the report, and the figures as numbers."""
     figures: dict[str, float] = {}
+    several = len(report.comparisons) > 1
+
+    def of(profile_id: str) -> str:
+        """What tells the candidates' figures apart, where there are several."""
+        return f"_{profile_id}".replace("-", "_") if several else ""
+
     for result in report.comparisons:
+        mark = of(result.candidate_profile_id)
         for ratio in result.ratios:
             if ratio.estimate is not None:
-                figures[f"{ratio.metric}_{ratio.statistic}_ratio"] = ratio.estimate
+                figures[f"{ratio.metric}_{ratio.statistic}_ratio{mark}"] = ratio.estimate
         if result.failures.difference is not None:
-            figures["failure_rate_difference"] = result.failures.difference
+            figures[f"failure_rate_difference{mark}"] = result.failures.difference
     for profile in report.profiles:
+        mark = of(profile.profile_id) if profile.role == "candidate" else ""
         for latency in profile.latencies:
             if latency.p50_ms is not None:
-                figures[f"{profile.role}_{latency.metric}_p50_ms"] = latency.p50_ms
+                figures[f"{profile.role}_{latency.metric}_p50_ms{mark}"] = latency.p50_ms
+    if report.coverage is not None:
+        figures["coverage"] = report.coverage
     verdicts, sentences = outcomes(report)
     if report.decision is not None:
         for gate in report.decision.gates:
@@ -46,7 +56,6 @@ def assessment_metadata(
         "success": report.counts.success,
         "failure": report.counts.failure,
         "sent_unknown": report.counts.sent_unknown,
-        "coverage": report.coverage if report.coverage is not None else 0.0,
         **figures,
     }
 

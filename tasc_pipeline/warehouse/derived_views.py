@@ -109,7 +109,7 @@ COVERAGE = DerivedView(
         ("not_sent", "Proved not sent. [count]"),
         ("not_attempted", "Never attempted. [count]"),
         ("accepted", "Executions with an envelope: success, failure and sent_unknown. [count]"),
-        ("coverage", "Accepted over planned. [share]"),
+        ("coverage", "Executions whose end is known, success and failure, over planned. [share]"),
         ("unknown_rate", "sent_unknown over planned. [share]"),
         ("timing_flagged", "Accepted executions whose first token's time the collector spoilt. [count]"),
     ),
@@ -122,7 +122,8 @@ COVERAGE = DerivedView(
     "    count(*) FILTER (state = 'not_sent') AS not_sent,\n"
     "    count(*) FILTER (state = 'not_attempted') AS not_attempted,\n"
     "    count(*) FILTER (state = 'accepted') AS accepted,\n"
-    "    count(*) FILTER (state = 'accepted') / count(*) AS coverage,\n"
+    "    count(*) FILTER (state = 'accepted' AND (status = 'success' OR dispatch_state <> 'sent_unknown')) / count(*)\n"
+    "        AS coverage,\n"
     "    count(*) FILTER (state = 'accepted' AND dispatch_state = 'sent_unknown') / count(*)\n"
     "        AS unknown_rate,\n"
     "    count(*) FILTER (timing_flagged) AS timing_flagged\n"

@@ -121,7 +121,9 @@ class DecisionRow:
     candidate_profile_id: Annotated[str | None, word("Candidate of a comparison; null for a decision.")] = None
     result: Annotated[str, word("no-worse, worse, undecided; PASS, HOLD, INSUFFICIENT_EVIDENCE or STALE.")]
     sentence: Annotated[str, word("The result in one sentence.")]
-    coverage: Annotated[float | None, number("Share of planned pairs with an outcome.", "share")] = None
+    coverage: Annotated[
+        float | None, number("Share of planned executions whose end is known: success or failure.", "share")
+    ] = None
     as_of: Annotated[int, instant("Instant the assessment speaks for.")]
     report_digest: Annotated[str, identity("Digest of the assessment report.", prefix="sha256:")]
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -75,6 +76,16 @@ def test_coverage_adds_up_and_pairs_have_ratios_only_where_both_succeeded(house,
             ("case-00001", "success", True, 0.5, -500.5, 101.0),
             ("case-00002", "success", True, 0.5, -501.0, 102.0),
         ]
+
+
+def test_an_end_that_nobody_knows_is_not_covered(house, make_rows) -> None:
+    known, *rest = make_rows(cases=2)
+    unknown = replace(known, status=None, dispatch_state="sent_unknown")
+    house.publish_traces(KEY, [unknown, *rest])
+    house.build()
+    with connect(house.home) as session:
+        found = session.execute("SELECT accepted, sent_unknown, coverage FROM coverage WHERE role = ?", [known.role])
+        assert found.fetchall() == [(2, 1, 0.5)]
 
 
 def test_windows_current_keeps_the_newest_revision(house, window_row) -> None:

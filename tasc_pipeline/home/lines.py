@@ -1,8 +1,8 @@
 """Files of signed records, one canonical JSON record per line, that a run appends to while it goes on.
 
 One process at a time appends: a second one is refused, because what it wrote would stand between the lines that a batch
-of the first one covers, and what it cut would be the first one's. A run that is resumed appends. A last line that a crash has torn is cut off before more is written and left out when the
-file is read; any other bad line is refused.
+of the first one covers, and what it cut would be the first one's. A run that is resumed appends. A last line that a crash
+has torn is cut off before more is written and left out when the file is read; any other bad line is refused.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Rules:
    record or the new one.
 3. A reservation is a record without a reference. Its maker holds ``flock`` on the record's own ``.launching`` file;
    when that lock can be taken, the maker is dead. A reservation of a dead maker is dropped, after a search by nonce
-   for what it may have started.
+   for what it may have started; where nobody here can search (no docker extra), it stays and is held.
 4. A device is held if and only if a live record claims it. Alive: a reservation with a living maker, a pinned hold,
    and what a launcher calls alive or unknown. A record that cannot be read holds everything: it may be a live lease.
 5. Devices and port are chosen inside the lock. On hosts with unified memory, and for ``cpu:`` devices, a device can be
@@ -298,7 +298,7 @@ class InstanceStore:
     def is_live(self, record: InstanceRecord, liveness: Callable[[InstanceRecord], Liveness]) -> bool:
         """Whether a record is a lease (rule 4)."""
         if record.ref is None:
-            return self.maker_lives(record.name)
+            return self.maker_lives(record.name) or liveness(record) is Liveness.UNKNOWN
         if isinstance(record.ref, PinnedReference):
             return True
         return liveness(record) is not Liveness.GONE

@@ -80,7 +80,8 @@ class Compute:
 
     Args:
         store: instance records.
-        launchers: one per way to run an engine.
+        launchers: one per way to run an engine that this installation has. A record of another way (docker, without its
+            extra) is of unknown liveness, so that its lease is kept.
         clock: wall and monotonic time.
         log_folder: where process output goes, one file per instance.
         facts: what a device probe knows.
@@ -97,12 +98,15 @@ class Compute:
     remote: Callable[[RemoteReference], Liveness] = lambda _: Liveness.UNKNOWN
 
     def liveness(self, record: InstanceRecord) -> Liveness:
-        """Whether an instance lives, by whoever can tell."""
+        """Whether an instance lives, by whoever can tell; a reservation's maker is not asked (``maker_lives``)."""
         if isinstance(record.ref, PinnedReference):
             return Liveness.ALIVE
         if isinstance(record.ref, RemoteReference):
             return self.remote(record.ref)
-        return self.launchers[record.runtime].liveness(record)
+        launcher = self.launchers.get(record.runtime)
+        if launcher is None:
+            return Liveness.UNKNOWN
+        return Liveness.GONE if record.ref is None else launcher.liveness(record)
 
     def log_path(self, name: str) -> Path:
         """The log file of an instance."""
@@ -339,7 +343,10 @@ def stop(name: str, compute: Compute, *, grace_ms: int | None = None) -> StopOut
         if record is None:
             return StopOutcome.ABSENT
     grace = engine(record.engine).stop_grace_ms if grace_ms is None else grace_ms
-    outcome = compute.launchers[record.runtime].stop(record, grace)
+    launcher = compute.launchers.get(record.runtime)
+    if launcher is None:
+        return StopOutcome.UNREACHABLE
+    outcome = launcher.stop(record, grace)
     if outcome.proved:
         compute.store.remove(record)
     return outcome
@@ -438,8 +445,8 @@ def observe(record: InstanceRecord, compute: Compute, *, may_generate: bool = Fa
 
 def _is_healthy(record: InstanceRecord, compute: Compute, *, may_generate: bool) -> bool:
     spec = engine(record.engine)
-    launcher = compute.launchers[record.runtime]
-    if launcher.owns_port(record) is False:
+    launcher = compute.launchers.get(record.runtime)
+    if launcher is None or launcher.owns_port(record) is False:
         return False
     proved_once = compute.store.latched(record) or not spec.probes.generative
     if proved_once:

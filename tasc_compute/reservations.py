@@ -333,7 +333,8 @@ def release(name: str, holder: str, *, store: InstanceStore) -> None:
 
 
 def recover(store: InstanceStore, launchers: Mapping[EngineRuntimeKind, Launcher]) -> tuple[InstanceRecord, ...]:
-    """Settle reservations whose maker died: attach what it started, or drop them.
+    """Settle reservations whose maker died: attach what it started, or drop them. One whose launcher this installation
+    lacks is left as it is, since nobody can say whether its maker started something.
 
     Returns the records that it changed.
     """
@@ -343,7 +344,10 @@ def recover(store: InstanceStore, launchers: Mapping[EngineRuntimeKind, Launcher
         for record in store.all()[0]:
             if record.ref is not None or store.maker_lives(record.name):
                 continue
-            reference = launchers[record.runtime].find(record.nonce)
+            launcher = launchers.get(record.runtime)
+            if launcher is None:
+                continue
+            reference = launcher.find(record.nonce)
             if reference is None:
                 store.remove(record)
                 changed.append(record)

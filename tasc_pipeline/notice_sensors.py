@@ -1,40 +1,46 @@
 """Sensors that tell: a run failed, a verdict changed, coverage is low, a window did not come. Window key and words only.
 
 They keep a notice durably and request ``publish_notices``, which makes its row and, where the operator named a webhook,
-its one POST. They send nothing and publish nothing themselves.
+its one POST. They send nothing and publish nothing themselves. What was kept and not told, because a run failed or none was
+requested, ``overdue_windows`` finds at its next look and requests again.
 """
 
 from collections.abc import Iterator
 
 import dagster as dg
 
+from tasc_collector.canonical import sha256_hex
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import TascError
+from tasc_pipeline.control.due import run_key
 from tasc_pipeline.home.notices import StoredNotice
-from tasc_pipeline.home.studies import study_ids
 from tasc_pipeline.jobs import NO_RETRY
 from tasc_pipeline.partitions import PARTITION_TAG
-from tasc_pipeline.probe_jobs import failure_of
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import notices
 from tasc_pipeline.steps.collect import utc_now
-from tasc_pipeline.steps.notice_post import post_all
+from tasc_pipeline.steps.notice_post import publish_and_post as publish_and_post_notices
+from tasc_pipeline.steps.notice_post import untold
 
 PUBLISH_JOB = "publish_notices"
 
 
 @dg.op(description="Publish the rows of new notices; post each once where the study names a webhook.")
 def publish_and_post(context: dg.OpExecutionContext, state: StateFolder) -> None:
-    """Publish, then post, so that what was posted can be looked up."""
-    home = state.home()
-    try:
-        windows = notices.publish_notices(home)
-        context.log.info(f"notices of {windows} windows published")
-        for study_id in study_ids(home):
-            for post in post_all(home, study_id):
-                context.log.info(f"notice {post.notice_digest}: {post.state}{f' ({post.code})' if post.code else ''}")
-    except TascError as error:
-        raise failure_of(error) from None
+    """Everything is tried; the run fails at the end where something could not be told, and names it."""
+    told = publish_and_post_notices(state.home())
+    context.log.info(f"notices of {told.windows} windows published")
+    for post in told.posts:
+        context.log.info(f"notice {post.notice_digest}: {post.state}{f' ({post.code})' if post.code else ''}")
+    if told.failed:
+        raise dg.Failure(
+            "; ".join(f"{name}: {error}" for name, error in told.failed),
+            metadata={
+                "category": told.failed[0][1].category.value,
+                "failed": ", ".join(name for name, _ in told.failed),
+            },
+            allow_retries=False,
+        )
 
 
 @dg.job(
@@ -82,7 +88,7 @@ def verdict_notices(context: dg.RunStatusSensorContext, state: StateFolder) -> I
     try:
         told = notices.after_assessment(state.home(), window_key)
     except TascError as error:
-        yield dg.SkipReason(str(error))
+        yield dg.SkipReason(f"looked at again by overdue_windows: {error}")
         return
     yield from _publish(told)
 
@@ -92,11 +98,20 @@ def verdict_notices(context: dg.RunStatusSensorContext, state: StateFolder) -> I
     job_name=PUBLISH_JOB,
     minimum_interval_seconds=300,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Keeps a notice where two periods of a recurring study have passed since its newest window. Launches no window.",
+    description="Keeps a notice where two periods of a recurring study have passed since its newest collected window, and "
+    "requests publish_notices while a kept notice is not published or may still be posted. Launches no window.",
 )
 def overdue_windows(state: StateFolder) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One look; what was told is in the notices themselves, which are written once."""
-    yield from _publish(notices.overdue(state.home(), format_timestamp(utc_now())))
+    """One look, for all that is not told; the same notices are asked for once an hour. They are written once."""
+    home, now = state.home(), format_timestamp(utc_now())
+    notices.look_again(home)
+    notices.overdue(home, now)
+    waiting = untold(home)
+    if not waiting:
+        yield dg.SkipReason("nothing new to tell")
+        return
+    names = sha256_hex("\n".join(f"{item.notice.study_id}/{item.path.stem}" for item in waiting).encode())
+    yield dg.RunRequest(run_key=run_key("untold", f"sha256:{names}", now[: len("2026-11-29T10")]), job_name=PUBLISH_JOB)
 
 
 def category_of(context: dg.RunFailureSensorContext) -> str:

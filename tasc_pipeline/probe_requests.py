@@ -1,4 +1,7 @@
-"""Schedules and a sensor that *request* probe runs. They read files and send nothing; all are off until turned on.
+"""Schedules and a sensor that *request* runs of probes, and of the check of what they left.
+
+They read files and send nothing. What requests a probe is off until turned on; what requests the check is on, because the
+check only reads: without it, the check's last result would stand after the receipt that it judged has expired.
 
 A canary is requested only under a standing authorization that names the effect and a count of canary calls, and only for
 a route whose receipt is missing or soon over; the run pays from the ledger. A person starts every consumptive probe.
@@ -19,7 +22,7 @@ from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import endpoints_view
 from tasc_pipeline.steps.probe_rounds import due_studies
 
-PASSIVE_JOB, CANARY_JOB = "probe_endpoints", "probe_canary"
+PASSIVE_JOB, CANARY_JOB, CHECK_JOB = "probe_endpoints", "probe_canary", "check_endpoints"
 """By name: a sensor that holds the job makes Dagster 1.13 warn at every start."""
 
 
@@ -41,6 +44,23 @@ def passive_probes(context: dg.ScheduleEvaluationContext, state: StateFolder) ->
     at = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
     for study_id in study_ids(state.home()):
         yield request_for(study_id, f"{study_id}:{at}")
+
+
+@dg.schedule(
+    name="hourly_endpoint_check",
+    job_name=CHECK_JOB,
+    cron_schedule="7 * * * *",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Requests the check of the newest receipts every hour, so that an expiry is seen. Sends nothing.",
+)
+def hourly_endpoint_check(
+    context: dg.ScheduleEvaluationContext, state: StateFolder
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One request, where there is a study."""
+    if study_ids(state.home()):
+        yield dg.RunRequest(run_key=f"{context.scheduled_execution_time:%Y%m%dT%H%M}", tags={"tasc/effect": "none"})
+    else:
+        yield dg.SkipReason("there is no study -> make one with: tasc study new")
 
 
 @dg.sensor(
@@ -106,5 +126,5 @@ def canary_request(item: WantedCanary, name: str) -> dg.RunRequest:
     )
 
 
-PROBE_SCHEDULES = (passive_probes, authorized_canaries)
+PROBE_SCHEDULES = (passive_probes, hourly_endpoint_check, authorized_canaries)
 PROBE_SENSORS = (receipts_run_out,)

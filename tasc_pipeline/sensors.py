@@ -1,8 +1,9 @@
 """Sensors request runs and add partitions; they never probe, send, sign or publish.
 
-What they know comes from ``home.window_index``: one look at the folders, not at every window's files. Each keeps in its
-cursor what it has asked for, so that a tick asks for little; and each request has a run key, so that the same thing asked
-twice is one run.
+What they know comes from ``home.window_index``: one look at the folders, not at every window's files. Each that requests
+runs keeps in its cursor what it has asked for, so that a tick asks for little, and nothing that it has not asked for, so
+that what is over the bound of a tick follows in the next one. Each request has a run key: the same thing asked twice is
+one run.
 """
 
 import json
@@ -32,13 +33,13 @@ REQUESTS_PER_TICK = 25
     description="Adds a partition for every window that was sealed from a shell. Launches nothing.",
 )
 def window_registry(context: dg.SensorEvaluationContext, state: StateFolder) -> dg.SensorResult | dg.SkipReason:
-    """Compare the windows' folders with the partitions; the cursor says how many there were."""
+    """Compare the windows' folders with the partitions; there is nothing to remember between two looks."""
     facts = window_facts(state.home())
     known = set(context.instance.get_dynamic_partitions(PARTITIONS_NAME))
     new = [key for key in facts if key not in known]
     if not new:
         return dg.SkipReason("every sealed window is a partition")
-    return dg.SensorResult(dynamic_partitions_requests=[sealed_windows.build_add_request(new)], cursor=str(len(facts)))
+    return dg.SensorResult(dynamic_partitions_requests=[sealed_windows.build_add_request(new)])
 
 
 @dg.sensor(
@@ -63,7 +64,7 @@ def window_launcher(context: dg.SensorEvaluationContext, state: StateFolder) -> 
         for item in due
         if asked.get(item.window_key) != item.plan_digest
     ][:REQUESTS_PER_TICK]
-    still = {item.window_key: item.plan_digest or "" for item in due if item.window_key in asked}
+    still = {item.window_key: asked[item.window_key] for item in due if item.window_key in asked}
     still |= {str(request.partition_key): request.tags["tasc/plan_digest"] for request in requests}
     return _requests(context, requests, still, "no approved window is about to start")
 
@@ -111,8 +112,9 @@ def settlement(context: dg.SensorEvaluationContext, state: StateFolder) -> dg.Se
     "and assessment of a sealed revision. Evidence after the watermark is shown with the command that revises. Sends nothing.",
 )
 def evidence_arrival(context: dg.SensorEvaluationContext, state: StateFolder) -> dg.SensorResult | dg.SkipReason:
-    """Read what came since the last tick; the cursor holds up to when, and which windows wait for their watermark."""
-    seen = arrivals.look(state.home(), arrivals.Seen.parse(context.cursor), format_timestamp(utc_now()))
+    """Read what came since the last tick; the cursor holds up to when, which windows wait, and what revisions were asked for."""
+    before, now = arrivals.Seen.parse(context.cursor), format_timestamp(utc_now())
+    seen = arrivals.look(state.home(), before, now, most=REQUESTS_PER_TICK)
     requests = [
         dg.RunRequest(
             run_key=run_key(wanted.window_key, wanted.why),
@@ -120,7 +122,7 @@ def evidence_arrival(context: dg.SensorEvaluationContext, state: StateFolder) ->
             partition_key=wanted.window_key,
             tags={"tasc/window": wanted.window_key, "tasc/effect": "none"},
         )
-        for wanted in seen.wanted[:REQUESTS_PER_TICK]
+        for wanted in seen.wanted
     ]
     return dg.SensorResult(
         run_requests=requests,

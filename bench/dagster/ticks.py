@@ -25,12 +25,15 @@ import dagster as dg
 
 from tasc_pipeline import sensors
 from tasc_pipeline.definitions import defs
+from tasc_pipeline.engine_sensor import engine_states
 from tasc_pipeline.home.window_index import INDEX, window_facts
 from tasc_pipeline.instance import add_partition, instance_of
 from tasc_pipeline.notice_sensors import overdue_windows
 from tasc_pipeline.partitions import PARTITIONS_NAME
+from tasc_pipeline.probe_requests import receipts_run_out
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import assess, catalogue, close, collect, notices
+from tasc_pipeline.steps.earlier import earlier_windows
 from tests.support.window import World, now, world
 
 
@@ -124,8 +127,11 @@ def main() -> None:
             sensors.settlement,
             sensors.evidence_arrival,
             overdue_windows,
+            receipts_run_out,
+            engine_states,
         ):
             timed(f"tick of {sensor.name}", tick(made, sensor))
+        timed("earlier windows of another study", lambda: earlier_windows(made.home, "sha256:" + "0" * 64))
         timed("verdict_notices, its rule and store", lambda: notices.after_assessment(made.home, key))
         timed("run_failures, its rule and store", lambda: notices.after_failure(made.home, key, "run", "transport"))
         timed("window_catalogue, lines", lambda: catalogue.windows(made.home, now()))

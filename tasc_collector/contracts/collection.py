@@ -177,6 +177,8 @@ class AuthorizedTarget(Model):
     endpoint_alias: Slug
     endpoint_binding_digest: Digest
     route: Route
+    lane_width: Positive
+    """Most calls at once; the price of a device is divided by it."""
 
 
 class Ceilings(Model):
@@ -204,13 +206,17 @@ class StandingAuthorization(SignedRecord):
     targets: Annotated[tuple[AuthorizedTarget, ...], Field(min_length=1, max_length=16)]
     effects: Annotated[tuple[Literal["non-mutating", "consumptive", "inference-canary"], ...], Field(max_length=3)]
     ceilings: Ceilings
+    cost_model_digest: Digest | None
+    """Of the prices that the ceiling on cost is meant by; given exactly where there is one."""
     issued_at: Timestamp
     expires_at: Timestamp
 
     @model_validator(mode="after")
-    def _order(self) -> Self:
+    def _rules(self) -> Self:
         if self.expires_at <= self.issued_at:
             raise ValueError("expiresAt is after issuedAt")
+        if (self.ceilings.cost_usd_per_day is None) != (self.cost_model_digest is None):
+            raise ValueError("costModelDigest is given exactly where ceilings.costUsdPerDay is")
         return self
 
 

@@ -40,7 +40,8 @@ class NoticeRules(Record):
 
     Args:
         agreeing_windows: so many windows in a row must agree before a change of verdict is told.
-        period_minutes: time between two windows of the study; null takes the time between its last two.
+        period_minutes: time between two windows of the study; null takes the time between its last two that were
+            collected, at least an hour.
         webhook: where notices are posted; null posts none.
     """
 

@@ -53,7 +53,8 @@ class Journal:
         recovered: where the journal ended when it was opened.
         filesystem: what the file system is trusted for.
         unlock: gives the folder's lock back.
-        moved: whether its last owner was on another host, where this lock says nothing about that process.
+        owner: who holds it now.
+        earlier_owner: who held it last; None where the lock file does not tell.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Journal:
         recovered: JournalEnd,
         filesystem: FilesystemVerdict,
         unlock: Callable[[], None],
-        moved: bool = False,
+        owner: Owner,
+        earlier_owner: Owner | None,
     ) -> None:
         self._committer, self._writer, self._sealer, self._unlock = committer, writer, sealer, unlock
         self._binding_digest = binding_digest
-        self.recovered, self.filesystem, self.moved = recovered, filesystem, moved
+        self.recovered, self.filesystem = recovered, filesystem
+        self.owner, self.earlier_owner = owner, earlier_owner
 
     @classmethod
     def open(
@@ -134,7 +137,8 @@ class Journal:
             recovered=end,
             filesystem=verdict,
             unlock=lambda: fs.close(lock),
-            moved=before is not None and before.host != owner.host,
+            owner=owner,
+            earlier_owner=before,
         )
 
     @property

@@ -3,7 +3,8 @@
 Rules:
 - The process that sends holds the lock from before it reads the journal until after its last write.
 - The kernel releases it when the process ends, however it ends; so no file is deleted and no process id is trusted.
-- The text in the file names the last owner and is for people only.
+- The text in the file names the last owner, for people. It is written over by the next owner, and may be torn by a crash;
+  where a lease was made is said by the admission before it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import platform
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import orjson
 
@@ -22,6 +23,8 @@ from tasc_collector.errors import JournalLocked
 from tasc_collector.journal.filesystem import FileSystem
 from tasc_collector.journal.format import LOCK_NAME
 
+_HOST_CHARACTERS: Final = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -29,7 +32,7 @@ class Owner:
 
     Args:
         pid: process id on ``host``.
-        host: host name.
+        host: host name; empty where the system has none.
         since: UTC timestamp with milliseconds.
     """
 
@@ -40,7 +43,7 @@ class Owner:
     @classmethod
     def current(cls) -> Self:
         """This process, now."""
-        return cls(os.getpid(), platform.node(), timestamp_of_ms(time.time_ns() // 1_000_000))
+        return cls(os.getpid(), platform.node()[:_HOST_CHARACTERS], timestamp_of_ms(time.time_ns() // 1_000_000))
 
 
 def take_lock(fs: FileSystem, folder: Path, owner: Owner) -> tuple[int, Owner | None]:
@@ -123,6 +126,6 @@ def _read(fs: FileSystem, path: Path) -> Owner | None:
     """Who wrote the lock file last; None where it does not tell, as after a crash in the midst of that."""
     try:
         found = orjson.loads(fs.read(path))
-        return Owner(int(found["pid"]), str(found["host"])[:64], str(found["since"])[:24])
+        return Owner(int(found["pid"]), str(found["host"])[:_HOST_CHARACTERS], str(found["since"])[:24])
     except (ValueError, TypeError, KeyError):
         return None

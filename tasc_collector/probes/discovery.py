@@ -6,21 +6,23 @@ Rules:
    kept than the fields named there.
 2. What the operator declares is not asked of the wire, but a build that the wire names differently is refused.
 3. Every value has its basis. What nobody said and the wire does not tell has the pinned value with basis ``unknown``.
-4. The first runtime whose sign is found counts; owners of a model list come first, the least specific signs last.
+4. A model that a remote host would answer is no model of a local runtime: its name says so, or the server's own list.
+   It is not chosen, and it is refused where the operator declares it.
+5. The first runtime whose sign is found counts; owners of a model list come first, the least specific signs last.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
 from tasc_collector.contracts.instance import RuntimeBuild
 from tasc_collector.contracts.trust_policy import CollectorTrustPolicy, TrustedEndpoint, TrustedRoute
-from tasc_collector.errors import InputError, WireError
+from tasc_collector.errors import InputError, NotAuthorized, WireError
 from tasc_collector.probes.judgement import is_remote
 from tasc_collector.probes.reading import ReadTarget, read_route
 from tasc_collector.runtimes.profile import Expectation, ObservationKind, RuntimeProfile, WireField
@@ -89,6 +91,7 @@ async def discover(
     Raises:
         InputError: the origin breaks a rule, nobody answers, the server cannot be recognised, it names another build
             than was declared, or it lists several models and none was named; says how to go on.
+        NotAuthorized: the declared model is one that the runtime passes on to a remote host.
     """
     wire = _Wire(ReadTarget(_policy(origin), _ALIAS, _PROBED.profile_id, _PROBED.build), clock, network)
     known = {profile.runtime: profile for profile in profiles()}
@@ -120,9 +123,17 @@ async def discover(
             field="build",
             way_out="leave the build out, or correct it",
         )
-    listed, revisions = await wire.models(profile)
-    model_id = _model(origin, listed, model)
-    revision = revisions.get(model_id.value) or await wire.text(profile.recognition.revision)
+    models = await wire.models(profile)
+    if model is not None and (profile.passes_on(model) or model in models.remote):
+        raise NotAuthorized(
+            "this is no local endpoint of the model",
+            where=origin,
+            field="model",
+            rule=f"{profile.display_name} passes this model on to a remote host: its name or its entry says so",
+            way_out="pull a model to this host and name it: --champion-model or --candidate-model",
+        )
+    model_id = _model(origin, models.local, model)
+    revision = models.revisions.get(model_id.value) or await wire.text(profile.recognition.revision)
     return Discovered(
         origin,
         Value(named, "declared" if runtime else "observed"),
@@ -139,7 +150,7 @@ def _build(profile: RuntimeProfile, declared: str | None, seen: str | None) -> V
     return Value(profile.build, "unknown") if seen is None else Value(seen, "observed")
 
 
-def _model(origin: str, listed: list[str], declared: str | None) -> Value:
+def _model(origin: str, listed: Sequence[str], declared: str | None) -> Value:
     if declared is not None:
         return Value(declared, "observed" if declared in listed else "declared")
     if len(listed) == 1:
@@ -184,6 +195,15 @@ def _policy(origin: str) -> CollectorTrustPolicy:
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """What a runtime's own list says: ids of local models, their revisions where it tells them, ids of remote ones."""
+
+    local: tuple[str, ...] = ()
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    remote: frozenset[str] = frozenset()
+
+
 class _Wire:
     """Reads each passive route once and keeps the named fields only."""
 
@@ -221,20 +241,24 @@ class _Wire:
         match = re.match(where.pattern, said) if isinstance(said, str) else None
         return None if match is None else match[1]
 
-    async def models(self, profile: RuntimeProfile) -> tuple[list[str], dict[str, str]]:
-        """Ids of the local models that the runtime's own list has, and the revisions that it tells."""
+    async def models(self, profile: RuntimeProfile) -> _Models:
+        """The models that the runtime's own list has."""
         route = profile.observation(ObservationKind.MODELS)
         if route is None:
-            return [], {}
+            return _Models()
         native = route.expects is Expectation.OLLAMA_MODELS
         name, entries = ("name", "models") if native else ("id", "data")
         found = _entries((await self._object(route.path)).get(entries))
         local = [entry for entry in found if not is_remote(entry, profile)]
         ids = [str(entry[name]) for entry in local if isinstance(entry.get(name), str) and 0 < len(entry[name]) <= 512]
+        remote = {str(entry[name]) for entry in found if name in entry and is_remote(entry, profile)}
+        if native:  # Ollama takes a name without a tag for the tag latest
+            remote |= {item.removesuffix(":latest") for item in remote}
         digests = {str(entry.get(name)): str(entry.get("digest")).removeprefix("sha256:") for entry in local if native}
-        return list(dict.fromkeys(ids)), {
+        revisions = {
             model: f"sha256:{digest}" for model, digest in digests.items() if re.fullmatch(r"[0-9a-f]{64}", digest)
         }
+        return _Models(tuple(dict.fromkeys(ids)), revisions, frozenset(remote))
 
     async def _object(self, path: str) -> Mapping[str, Any]:  # Any: a JSON object
         if path not in self._read:

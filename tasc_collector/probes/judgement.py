@@ -158,8 +158,8 @@ def failed(result: ExchangeResult) -> Finding:
 def is_remote(entry: Mapping[str, Any], profile: RuntimeProfile) -> bool:  # Any: a JSON object
     """Whether an entry of a model list, or its name, says that another host would answer."""
     name = entry.get("name") or entry.get("id")
-    suffixed = bool(profile.remote_suffixes) and isinstance(name, str) and name.endswith(profile.remote_suffixes)
-    return bool(entry.get("remote_host") or entry.get("remote_model")) or suffixed
+    named = isinstance(name, str) and profile.passes_on(name)
+    return bool(entry.get("remote_host") or entry.get("remote_model")) or named
 
 
 def kept_fields(value: JsonValue, fields: tuple[str, ...]) -> dict[str, JsonValue]:

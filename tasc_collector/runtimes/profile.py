@@ -266,7 +266,7 @@ class RuntimeProfile:
         metrics: sources of canonical metrics; an absent one does not exist at this build and is null, never zero.
         port: the port that the server takes by default.
         locality_note: how a local endpoint may still leave the machine, if it may.
-        remote_suffixes: endings of model ids that the runtime passes on to a remote host.
+        remote_suffixes: endings of model ids, in small letters, that the runtime passes on to a remote host.
         wire_base: for an operator's build, the (runtime, build) whose wire tables it borrows.
         recognition: by what a server of this runtime is recognised.
         residency: how a passive read shows that a call would be answered by the local model that is meant.
@@ -300,6 +300,10 @@ class RuntimeProfile:
     def state(self, capability: Capability) -> CapabilityState:
         """State of one capability."""
         return self.capabilities[capability].state
+
+    def passes_on(self, model_id: str) -> bool:
+        """Whether the name alone says that a remote host would answer, however its letters are written."""
+        return model_id.strip().casefold().endswith(self.remote_suffixes)
 
     def observation(self, kind: ObservationKind) -> ObservationRoute | None:
         """The route of a kind, if the build has one."""

@@ -170,7 +170,7 @@ def build_request(profile: RuntimeProfile, route: Route, generation: Generation)
             field="route",
             way_out="choose one of " + ", ".join(profile.routes),
         )
-    if generation.model_id.endswith(profile.remote_suffixes) and profile.remote_suffixes:
+    if profile.passes_on(generation.model_id):
         raise InputError(
             "the model id is one that the runtime passes on to a remote host",
             field="model_id",

@@ -7,7 +7,9 @@ Rules (the only states and moves there are):
    ``sent_unknown``.
 3. An outcome ``not_sent`` may be followed by another lease, while attempts are left. No other outcome may.
 4. ``fault`` ends an execution that was certainly not sent or never attempted; it has no envelope.
-5. A record that fits none of these moves is corruption, not something to be repaired.
+5. Every run of the window writes an ``admission`` before its first lease. It changes no execution; it names the host on
+   which the leases after it were made.
+6. A record that fits none of these moves is corruption, not something to be repaired.
 
 ``accepted``, ``complete`` and ``fault`` are final; counting them over the planned executions always adds up.
 """
@@ -64,6 +66,8 @@ class OpenExecution:
     attempts: list[dict[str, Any]] = field(default_factory=list)  # Any: attempt blocks
     terminal_output_id: dict[str, Any] | None = None  # Any: a keyed identity
     lease: dict[str, Any] | None = None  # Any: the newest lease, while it has no outcome
+    admission: int = 0
+    """Which admission stood before the newest lease, counted from 1."""
     code: str | None = None
     """Why the newest outcome was no success, below the dialect."""
 
@@ -86,6 +90,8 @@ class Ledger:
     by_trace: dict[str, Progress] = field(default_factory=dict)
     open: dict[str, OpenExecution] = field(default_factory=dict)
     warm_up_leased: set[str] = field(default_factory=set)
+    hosts: list[str] = field(default_factory=list)
+    """Host of every admission in order; empty where the record does not tell (none of them did at first)."""
     closed: bool = False
 
     def apply(self, record: JournalRecord) -> None:
@@ -106,6 +112,18 @@ class Ledger:
     def unfinished(self) -> list[Progress]:
         """Executions that the journal mentions and that are not final."""
         return [progress for progress in self.executions.values() if progress.stage not in FINAL]
+
+    def leased_on(self, trace_id: str, last_owner_host: str) -> str:
+        """Host of an open lease's sender; empty where it is not known. Ask before this run's own admission is folded in.
+
+        Args:
+            trace_id: an execution whose lease has no outcome.
+            last_owner_host: what the lock file said. It is of the newest admission's run only, and counts where that
+                admission does not tell its host.
+        """
+        number = self.open[trace_id].admission
+        host = self.hosts[number - 1] if number else ""
+        return host or (last_owner_host if number == len(self.hosts) else "")
 
 
 def fold(records: Iterable[JournalRecord]) -> Ledger:
@@ -161,7 +179,8 @@ def _lease(ledger: Ledger, record: Entry) -> None:
     if progress.stage is Stage.OUTCOME and progress.last_state is not DispatchState.NOT_SENT:
         raise _bad(record, "leases an execution that may have been sent")
     progress.stage, progress.leases = Stage.LEASED, progress.leases + 1
-    ledger.open[record.trace_id].lease = dict(record.body)
+    open_ = ledger.open[record.trace_id]
+    open_.lease, open_.admission = dict(record.body), len(ledger.hosts)
 
 
 def _outcome(ledger: Ledger, record: Entry) -> None:
@@ -214,15 +233,15 @@ def _settlement(ledger: Ledger, record: Entry) -> None:
     ledger.closed = bool(record.body["closed"])
 
 
-def _admission(_: Ledger, __: Entry) -> None:
-    """Every run of the window writes one; it changes no execution."""
+def _admission(ledger: Ledger, record: Entry) -> None:
+    ledger.hosts.append(str(record.body.get("host") or ""))
 
 
 def _stray(_: Ledger, record: Entry) -> None:
     raise _bad(record, "is of a study's own log and not of a window")
 
 
-_UNREAD = frozenset({RecordKind.ADMISSION, RecordKind.ACCEPTED, RecordKind.COMPLETE})
+_UNREAD = frozenset({RecordKind.ACCEPTED, RecordKind.COMPLETE})
 """Kinds whose bodies no move looks at; envelopes are most of a journal's bytes, and a resume need not parse them."""
 _MOVES = {
     RecordKind.ADMISSION: _admission,

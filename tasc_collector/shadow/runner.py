@@ -7,7 +7,8 @@
 3. The journal is opened; its lock makes this process the only sender. Every record that is there is folded into the ledger.
 4. What an earlier run left is finished without sending: an accepted execution gets its completion, an outcome its envelope,
    and a lease without an outcome becomes ``sent_unknown``: at once where its sender ran on this host, because it is dead
-   (we hold its lock); where the journal came from another host, only after the lease has expired.
+   (we hold its lock); where it ran on another host, or that is not known, only after the lease has expired. The admission
+   before a lease names the host, so that holds however many runs on other hosts lie between.
 5. Warm-up calls, then the pairs under the load model.
 6. When every planned execution is final, or the window is over, the rest gets its reason, the settlement is written and the
    journal is sealed. Planned executions then equal the sum of their states.
@@ -139,8 +140,11 @@ async def run_window(
         executor = Executor(context, journal, ledger, lanes, stop, progress)
         leased = _LeaseCount(ledger)
         if not ledger.closed:
-            await journal.append(RecordKind.ADMISSION, "", _admission(context, len(planned), resumed=resumed))
-            await _finish_earlier(context, journal, ledger, executor)
+            elsewhere = _leased_elsewhere(journal, ledger)
+            admission = _admission(context, len(planned), journal.owner.host, resumed=resumed)
+            sequence = await journal.append(RecordKind.ADMISSION, "", admission)
+            ledger.note(RecordKind.ADMISSION, "", admission, sequence)
+            await _finish_earlier(context, ledger, executor, elsewhere)
             if send and not _over(context) and not stop.requested:
                 await _send(context, planned, executor, stop, lanes)
             progress.tick(force=True)
@@ -181,7 +185,18 @@ async def _wait_for_start(context: RunContext, stop: StopSignal, show: Callable[
         left_s = (start - context.wall_ms()) / 1000
 
 
-async def _finish_earlier(context: RunContext, journal: Journal, ledger: Ledger, executor: Executor) -> None:
+def _leased_elsewhere(journal: Journal, ledger: Ledger) -> frozenset[str]:
+    """Traces of open leases whose senders our lock does not prove dead (rule 4)."""
+    here, before = journal.owner.host, journal.earlier_owner
+    last_host = "" if before is None else before.host
+    return frozenset(
+        trace
+        for trace, open_ in ledger.open.items()
+        if open_.lease is not None and (not here or ledger.leased_on(trace, last_host) != here)
+    )
+
+
+async def _finish_earlier(context: RunContext, ledger: Ledger, executor: Executor, elsewhere: frozenset[str]) -> None:
     """Rule 4."""
     now = timestamp_of_ms(context.wall_ms())
     for execution in list(ledger.executions.values()):
@@ -190,7 +205,7 @@ async def _finish_earlier(context: RunContext, journal: Journal, ledger: Ledger,
             await executor.complete(trace)
         elif execution.stage is Stage.LEASED:
             lease = ledger.open[trace].lease or {}
-            if not journal.moved or lease["expiresAt"] <= now:
+            if trace not in elsewhere or lease["expiresAt"] <= now:
                 await executor.settle(trace)
         elif execution.stage is Stage.OUTCOME and execution.last_state is not DispatchState.NOT_SENT:
             await executor.accept(trace, ledger.open[trace])
@@ -279,7 +294,7 @@ def _sealed_result(context: RunContext, planned: list[PlannedPair]) -> RunResult
     return _result("complete", ledger, planned, 0, resumed=True, reason="", seal=reader.seal)
 
 
-def _admission(context: RunContext, pairs: int, *, resumed: bool) -> dict[str, JsonValue]:
+def _admission(context: RunContext, pairs: int, host: str, *, resumed: bool) -> dict[str, JsonValue]:
     plan = context.plan
     return {
         "planDigest": plan.digest,
@@ -288,6 +303,7 @@ def _admission(context: RunContext, pairs: int, *, resumed: bool) -> dict[str, J
         "pairs": pairs,
         "casesAtHand": len(context.cases),
         "resumed": resumed,
+        "host": host,
         "at": timestamp_of_ms(context.wall_ms()),
     }
 

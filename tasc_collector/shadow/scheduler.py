@@ -147,22 +147,36 @@ async def _open(
 ) -> None:
     places = asyncio.Semaphore(load.maximum_concurrency)
     origin = now_ns()
-    tasks: list[asyncio.Task[None]] = []
+    running: set[asyncio.Task[None]] = set()
+    cancelled: asyncio.CancelledError | None = None
 
     async def start(pair: Pair, due_ns: int) -> None:
         async with places:
             if not stop.requested:
                 await _pair(pair, isolation, run_one, due_ns, stop, now_ns)
 
-    for pair, offset in zip(source, arrival_offsets(load, arrivals), strict=False):
-        due = origin + int(offset * NANOSECOND)
-        if await stop.wait((due - now_ns()) / NANOSECOND):
-            break
-        if any(task.done() and task.exception() for task in tasks):
-            break
-        tasks = [task for task in tasks if not task.done()]
-        tasks.append(asyncio.create_task(start(pair, due)))
-    await drain(tasks, stop)
+    def ended(task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            stop.request("cancelled")
+        elif task.exception() is not None:
+            stop.request("failed")  # wakes the wait for the next arrival
+        else:
+            running.discard(task)  # what did not end well stays for the drain to raise
+
+    try:
+        for pair, offset in zip(source, arrival_offsets(load, arrivals), strict=False):
+            due = origin + int(offset * NANOSECOND)
+            if await stop.wait((due - now_ns()) / NANOSECOND):
+                break
+            task = asyncio.create_task(start(pair, due))
+            running.add(task)
+            task.add_done_callback(ended)
+    except asyncio.CancelledError as error:
+        stop.request("cancelled")
+        cancelled = error
+    await drain(list(running), stop, patient=cancelled is None)
+    if cancelled is not None:
+        raise cancelled
 
 
 def arrival_offsets(load: OpenLoad, arrivals: Sequence[float] | None) -> Iterator[float]:

@@ -28,7 +28,8 @@ class StopOutcome(StrEnum):
     SURVIVED = "survived"
     """A process outlived SIGKILL (a driver holds it): the lease is kept."""
     UNREACHABLE = "unreachable"
-    """The docker daemon or the other node did not answer: the lease is kept."""
+    """The docker daemon or the other node did not answer, or this installation lacks what asks it (the extra docker): the
+    lease is kept."""
 
     @property
     def proved(self) -> bool:

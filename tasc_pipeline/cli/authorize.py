@@ -78,6 +78,16 @@ def new(
         found, study, Wanted(ceilings, expires_at, authorization_id, _purposes(purpose or []), effects), at
     )
     print_authorization(made)
+    others = [
+        line.record.authorization_id
+        for line in authorizing.lines(found, study, at)
+        if line.problem is None and line.record.digest != made.digest
+    ]
+    if others:
+        out().print(
+            f"in force beside it: {', '.join(others)}; what they allow adds up. Revoke what it was meant to replace",
+            markup=False,
+        )
     out().print(f"take it back with: tasc authorize revoke {study} {made.authorization_id}", markup=False)
 
 
@@ -102,9 +112,13 @@ def revoke(
     authorization_id: Annotated[str, typer.Argument(help="Its id, as `tasc authorize show` prints it.")],
     reason: Annotated[str, typer.Option(help="One word for the record.")] = "withdrawn",
 ) -> None:
-    """Take an authorization back: from now on nothing is sent under it."""
+    """Take an authorization back: no run or probe begins under it from now on. A run that sends goes on; stop it by SIGTERM."""
     revoked = authorizing.revoke(home(), study, authorization_id, reason, now())
-    out().print(f"{study}/{authorization_id} is revoked since {revoked.revoked_at}", markup=False)
+    out().print(
+        f"{study}/{authorization_id} is revoked since {revoked.revoked_at}: no run or probe begins under it. One that has "
+        "begun goes on to its end; stop it with SIGTERM, or cancel its run in Dagster",
+        markup=False,
+    )
 
 
 def print_authorization(record: StandingAuthorization, line: authorizing.AuthorizationLine | None = None) -> None:

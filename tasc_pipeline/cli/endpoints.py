@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,12 +14,23 @@ from tasc_collector.errors import InputError
 from tasc_collector.secrets import process_secrets
 from tasc_collector.transport.check import CheckStep, EndpointCheck, check_endpoint
 from tasc_collector.transport.clock import SystemClock
-from tasc_collector.transport.egress import EgressRule, Reach, egress_of, network_policy, systemd_lines
+from tasc_collector.transport.egress import (
+    EgressRule,
+    Reach,
+    WebhookPlace,
+    egress_of,
+    nameservers,
+    network_policy,
+    systemd_lines,
+)
 from tasc_collector.transport.network import SystemNetwork
 from tasc_collector.transport.resolver import lookup
 from tasc_pipeline.cli.common import EXIT_FAILED, home, out, say
+from tasc_pipeline.home.notices import WEBHOOK_ALIAS, read_rules
 from tasc_pipeline.home.studies import LoadedStudy, load_study, study_ids
 
+RESOLV_CONF = Path("/etc/resolv.conf")
+"""Where a host names its resolvers."""
 Alias = Annotated[str | None, typer.Argument(help="Endpoint alias; every endpoint of the study if not given.")]
 StudyId = Annotated[str | None, typer.Option("--study", help="Id of the study; needed where there is more than one.")]
 AsSystemd = Annotated[bool, typer.Option("--systemd", help="Print lines for a systemd unit.")]
@@ -66,17 +78,29 @@ def egress(
     if not ids:
         raise InputError("there is no study yet", where="egress", way_out="make one with: tasc study new")
     loaded = [load_study(found, name) for name in ids]
-    rules = egress_of(
-        (entry.policy.record, None if entry.extension is None else entry.extension.record) for entry in loaded
-    )
+    opened = [None if entry.extension is None else entry.extension.record for entry in loaded]
+    webhooks = [
+        WebhookPlace(webhook.origin, WEBHOOK_ALIAS, extension)
+        for name, extension in zip(ids, opened, strict=True)
+        if (webhook := read_rules(found, name).webhook) is not None
+    ]
+    rules = egress_of(zip((entry.policy.record for entry in loaded), opened, strict=True), webhooks)
     public = sorted({rule.host for rule in rules if rule.reach is Reach.PUBLIC and not rule.cidrs})
     resolved = asyncio.run(_resolve(public)) if resolve else {}
     if systemd:
-        out().print("\n".join(systemd_lines(rules, resolved)), markup=False)
+        out().print("\n".join(systemd_lines(rules, resolved, _resolvers())), markup=False)
     elif kubernetes:
         out().print(network_policy(rules, name="tasc-collector"), markup=False)
     else:
         _show_rules(rules, resolved)
+
+
+def _resolvers() -> tuple[str, ...]:
+    """The resolvers of this host; a host without the file asks its own loopback."""
+    try:
+        return nameservers(RESOLV_CONF.read_text("utf-8", "replace"))
+    except OSError:
+        return nameservers("")
 
 
 async def _resolve(names: list[str]) -> dict[str, list[str]]:
@@ -111,7 +135,7 @@ def _show(alias: str, steps: tuple[CheckStep, ...]) -> None:
 
 def _show_rules(rules: tuple[EgressRule, ...], resolved: dict[str, list[str]]) -> None:
     table = Table(show_edge=False)
-    for heading in ("host", "port", "reach", "networks", "endpoints"):
+    for heading in ("host", "port", "reach", "networks", "needed by"):
         table.add_column(heading)
     for rule in rules:
         networks = ", ".join(rule.cidrs or resolved.get(rule.host, ())) or "every public answer of its name"

@@ -89,12 +89,13 @@ def list_notices(
 
 
 def _publish(found: Home) -> None:
-    from tasc_pipeline.home.studies import study_ids
-    from tasc_pipeline.steps.notice_post import post_all
+    from tasc_pipeline.steps.notice_post import publish_and_post
 
-    say(f"notices of {notices.publish_notices(found)} windows published")
-    posts = [post for study_id in study_ids(found) for post in post_all(found, study_id)]
-    for post in posts:
+    told = publish_and_post(found)
+    say(f"notices of {told.windows} windows published")
+    for post in told.posts:
         say(f"{post.notice_digest}: {post.state}{f' ({post.code})' if post.code else ''}")
-    if any(post.state != "completed" or post.code is not None for post in posts):
+    for name, error in told.failed:
+        say(f"{name}: {error}")
+    if told.failed or any(post.state != "completed" or post.code is not None for post in told.posts):
         raise typer.Exit(EXIT_FAILED)

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tasc_collector.contracts.report import AssessmentReport, DecisionResult, Interval
+from tasc_pipeline.control.fairness import LOOPBACK_PATH
 from tasc_pipeline.control.sentences import asides
 from tasc_pipeline.warehouse.decision_blocks import gate_grid
 
@@ -56,7 +57,7 @@ def print_assessment(console: Console, report: AssessmentReport) -> None:
                 _number(item.champion, "{:.3f}"),
                 _number(item.candidate, "{:.3f}"),
                 item.unit,
-                "differs" if item.imbalanced else "",
+                ("path differs" if item.item == LOOPBACK_PATH else "differs") if item.imbalanced else "",
             )
         console.print(strip)
     if report.decision is not None:

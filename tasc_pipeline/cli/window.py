@@ -11,7 +11,7 @@ import typer
 
 from tasc_collector.contracts.collection import Purpose
 from tasc_collector.errors import InputError
-from tasc_pipeline.cli.common import EXIT_FAILED, home, now, out
+from tasc_pipeline.cli.common import EXIT_FAILED, home, now, out, say
 from tasc_pipeline.cli.show_progress import terminal_progress
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import APPROVAL, PLAN, window_folder
@@ -110,9 +110,11 @@ def plan_window(
             _show_plan(found, key)
         case [key]:
             made, estimate = plan.make_plan(found, key, now(), write=not dry_run, purpose=_purpose(purpose))
-            console.print(f"purpose {made.purpose}: {estimate_text(estimate)}", markup=False)
+            rated = made.load_model.kind == "open"
+            console.print(f"purpose {made.purpose}: {estimate_text(estimate, rated=rated)}", markup=False)
             if every is not None:
-                console.print(f"per day, every {every}: {estimate_text(per_day(estimate, every))}", markup=False)
+                day = estimate_text(per_day(estimate, every), rated=rated)
+                console.print(f"per day, every {every}: {day}", markup=False)
             if dry_run:
                 console.print("nothing was written", markup=False)
                 missing = plan.missing_receipt(found, key, now())
@@ -207,7 +209,10 @@ def collect_window(window_key: WindowKey) -> None:
 
 
 def settle_window(window_key: WindowKey) -> None:
-    """Give every lease without an outcome its state (sent_unknown). Sends nothing."""
+    """Give every lease without an outcome its state (sent_unknown). Sends nothing.
+
+    Before the window's end, executions without an intent stay pending: collect them, or settle again after the end.
+    """
     from tasc_pipeline.steps import close, collect
 
     found = home()
@@ -245,6 +250,10 @@ def assess_window(
         report = assessing.assess(found, window_key, as_of)
     print_assessment(out(), report)
     out().print(f"report: {assessing.report_path(found, window_key)}", markup=False)
-    for item in notices.after_assessment(found, window_key):
+    told = notices.after_assessment(found, window_key)
+    for item in told:
         words = f": {item.notice.before} -> {item.notice.after}" if item.notice.after else ""
         out().print(f"notice: {item.notice.kind}{words}; all of them: tasc notices", markup=False)
+    if told:
+        for name, error in notices.publish_notices(found, only=window_key).failed:
+            say(f"the rows of its notices are not published ({name}: {error}) -> run: tasc notices --publish")

@@ -10,7 +10,9 @@ Rules:
 4. What counts against a ceiling is what was used; until that is known, the worst case that was reserved. It counts on the
    UTC day of the reservation, so a window that goes on after midnight is not paid twice.
 5. A reservation has a name: the window's key, or the probe's. One name never counts twice, however often it is resumed.
-6. A ceiling on cost needs a cost model; without one nothing that costs is allowed.
+6. A ceiling on cost needs a cost model; without one nothing that costs is allowed. The authorization names the model that
+   was there when it was given: other prices need another word. A lane that is wider than the authorized one would divide
+   the price of a device among more calls, and is refused.
 
 Every refusal names the rule and by how much it is broken.
 """
@@ -278,12 +280,17 @@ def covers_study(
 
 
 def covers_target(
-    authorization: StandingAuthorization, profile_id: str, endpoint_alias: str, binding_digest: str, route: str
+    authorization: StandingAuthorization,
+    profile_id: str,
+    endpoint_alias: str,
+    binding_digest: str,
+    route: str,
+    lane_width: int,
 ) -> None:
-    """The second half of rule 1: one profile's endpoint and route.
+    """The second half of rule 1: one profile's endpoint and route; and the lane of rule 6.
 
     Raises:
-        NotAuthorized: the profile, its endpoint's binding or its route is not authorized.
+        NotAuthorized: the profile, its endpoint's binding, its route or its lane's width is not authorized.
     """
     study_id = authorization.study_id
     named = [target for target in authorization.targets if target.profile_id == profile_id]
@@ -306,6 +313,35 @@ def covers_target(
             "targets.route",
             ", ".join(sorted({target.route for target in bound})),
             study_id,
+        )
+    widest = max(target.lane_width for target in bound if target.route == route)
+    if lane_width > widest:
+        raise _not_covered(
+            authorization,
+            f"allows {profile_id} a lane of {widest} calls at once, not {lane_width}",
+            "targets.laneWidth",
+            f"at most {widest}",
+            study_id,
+        )
+
+
+def covers_prices(authorization: StandingAuthorization, cost_model_digest: str | None) -> None:
+    """Rule 6: where cost has a ceiling, the prices are those that the word was given for.
+
+    Args:
+        authorization: whose word.
+        cost_model_digest: of the study's cost model, or the plan's; None where there is none.
+
+    Raises:
+        NotAuthorized: it is another model, or there is none any more.
+    """
+    if authorization.cost_model_digest not in (None, cost_model_digest):
+        raise _not_covered(
+            authorization,
+            "was given for another cost model than the study has now",
+            "costModelDigest",
+            str(authorization.cost_model_digest),
+            authorization.study_id,
         )
 
 
@@ -344,9 +380,15 @@ def covers_plan(authorization: StandingAuthorization, plan: CollectionPlan, decl
                 plan.study_id,
             )
     covers_study(authorization, plan.study_id, plan.protocol_digest, plan.purpose)
+    covers_prices(authorization, plan.cost_model_digest)
     for target in plan.targets:
         covers_target(
-            authorization, target.profile_id, target.endpoint_alias, target.endpoint_binding_digest, target.route
+            authorization,
+            target.profile_id,
+            target.endpoint_alias,
+            target.endpoint_binding_digest,
+            target.route,
+            target.lane_width,
         )
 
 
@@ -388,6 +430,11 @@ def added(one: Spend, other: Spend) -> Spend:
         one.canary_calls + other.canary_calls,
         cost,
     )
+
+
+def exceeds(one: Spend, other: Spend) -> bool:
+    """Whether one spend is more than another in anything."""
+    return any((ceiling.of(one) or 0) > (ceiling.of(other) or 0) for ceiling in CEILINGS)
 
 
 def last_window(authorization: StandingAuthorization, entries: Entries) -> Spend:

@@ -62,7 +62,7 @@ def collection_start(plan: CollectionPlan, declaration: WindowDeclaration) -> Co
     Raises:
         NotAuthorized: the window is an observation, or the plan is for another purpose.
     """
-    _decisive(declaration)
+    check_decisive(declaration)
     if plan.purpose != "development":
         raise NotAuthorized(
             f"a plan for {plan.purpose} starts no development collection",
@@ -75,7 +75,13 @@ def collection_start(plan: CollectionPlan, declaration: WindowDeclaration) -> Co
 
 
 def evidence_ready(decision: Decided) -> DevelopmentEvidenceReady:
-    """That the evidence of a development decision is complete (rule 3)."""
+    """That the evidence of a development decision is complete (rule 3).
+
+    Raises:
+        InputError: the decision is of another phase.
+        NotAuthorized: it waits for its watermark (rule 4).
+    """
+    _projection(decision, "development")
     return DevelopmentEvidenceReady(
         evidence=DevelopmentEvidence(
             dataset_digest=decision.dataset_digest,
@@ -112,7 +118,7 @@ def manifest_record(declaration: WindowDeclaration, manifest: WindowManifest) ->
         NotAuthorized: the window is an observation.
         DigestMismatch: declaration and manifest are of two windows.
     """
-    _decisive(declaration)
+    check_decisive(declaration)
     _same_window(declaration, manifest)
     return WindowManifestRecorded(
         projection=WindowProjection(
@@ -141,7 +147,7 @@ def window_assessment(
         NotAuthorized: the window is an observation.
         InputError: the decision is of another phase or manifest.
     """
-    _decisive(declaration)
+    check_decisive(declaration)
     _same_window(declaration, manifest)
     if decision.window_manifest_digest not in (None, manifest.self_digest):
         raise DigestMismatch(
@@ -222,7 +228,12 @@ def _projection(decision: Decided, phase: str) -> dict[str, Any]:  # Any: fields
     }
 
 
-def _decisive(declaration: WindowDeclaration) -> None:
+def check_decisive(declaration: WindowDeclaration) -> None:
+    """Rule 2, for facts that name no window themselves.
+
+    Raises:
+        NotAuthorized: the window is an observation.
+    """
     if declaration.window_class != "decisive":
         raise NotAuthorized(
             "an observation window does not move a controller",

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import re
+from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 from tasc_collector.contracts.collection import PlanEstimate
 from tasc_collector.errors import InputError
+from tasc_pipeline.control.plans import ASSUMED_TOKENS_PER_S
 
 DAY_MINUTES: Final = 24 * 60
 _EVERY: Final = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _UNIT_MINUTES: Final = {"m": 1, "h": 60, "d": DAY_MINUTES}
 
 
-def estimate_text(estimate: PlanEstimate) -> str:
-    """An estimate in one line."""
-    cost = "no cost model" if estimate.cost_usd is None else f"at most {estimate.cost_usd:.2f} USD (modeled)"
+def estimate_text(estimate: PlanEstimate, *, rated: bool = False) -> str:
+    """An estimate in one line.
+
+    Args:
+        estimate: of a plan or of a day.
+        rated: the load is open, so its minutes follow from its rate and not from an assumed speed.
+    """
+    speed = "" if rated else f" (assuming {ASSUMED_TOKENS_PER_S:g} tokens/s)"
+    cost = "no cost model" if estimate.cost_usd is None else f"at most {_at_most(estimate.cost_usd)} USD (modeled)"
     return (
         f"{estimate.calls} calls and {estimate.warm_up_calls} warm-up calls, at most {estimate.output_tokens} output "
-        f"tokens, about {estimate.minutes:g} minutes, {cost}"
+        f"tokens, about {estimate.minutes:g} minutes{speed}, {cost}"
     )
+
+
+def _at_most(usd: float) -> str:
+    """US dollars, rounded up: to cents, or where that would be less than two significant digits, to these."""
+    exact = Decimal(repr(usd))
+    digits = max(2, 1 - exact.adjusted()) if exact else 2
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_CEILING):f}"
 
 
 def per_day(estimate: PlanEstimate, every: str) -> PlanEstimate:

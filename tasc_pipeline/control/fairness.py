@@ -1,7 +1,8 @@
 """The fairness strip: the same quantities on both sides, and which imbalance is a warning. Pure.
 
 An imbalance does not change the verdict; it stands in the sentence, so that nobody reads a difference of conditions as
-a difference of servers. Most lines come from the executions; load and throttling come from the servers and hosts.
+a difference of servers. Most lines come from the executions; load and throttling come from the servers and hosts, and
+whether a side is reached over loopback from the plan.
 """
 
 from __future__ import annotations
@@ -15,21 +16,25 @@ from tasc_collector.contracts.report import FairnessItem
 from tasc_pipeline.control.observations import Observation
 
 TOKENS_PER_EVENT = "tokens-per-event"
+LOOPBACK_PATH = "loopback-path"
+"""1 where a side is reached over a loopback port, where a forward may hide a network, and 0 where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What one profile's server and devices reported while the window was open; null is not reported.
+    """What one profile's server and devices reported while the window was open, and its path; null is not known.
 
     Args:
         running: mean number of requests running at the server.
         waiting: mean number of requests waiting at the server.
         throttled_share: share of device samples that were throttled, 0 to 1.
+        loopback: whether the plan reaches the server over a loopback port.
     """
 
     running: float | None = None
     waiting: float | None = None
     throttled_share: float | None = None
+    loopback: bool | None = None
 
 
 NO_CONDITIONS = Conditions()
@@ -77,6 +82,10 @@ _OF_CONDITIONS: tuple[tuple[_Line, Callable[[Conditions], float | None]], ...] =
     (_Line("server-running", "requests", 0.5, 1.0, "load at the servers differs"), lambda item: item.running),
     (_Line("server-waiting", "requests", 0.5, 0.5, "queues at the servers differ"), lambda item: item.waiting),
     (_Line("throttled-share", "share", 0.0, 0.05, "device throttling differs"), lambda item: item.throttled_share),
+    (
+        _Line(LOOPBACK_PATH, "yes-no", 0.0, 0.5, "path differs (one side is reached over loopback)"),
+        lambda item: None if item.loopback is None else float(item.loopback),
+    ),
 )
 
 

@@ -6,7 +6,9 @@ Rules:
    agreed; before there is one it is the word for "nothing is known". A window tells a change where it makes another verdict
    the standing one. So one odd window tells nothing, and neither does a second one that is odd in another way.
 2. ``coverage-low``: a window is below its floor and the window before it was not.
-3. ``window-missing``: two periods have passed since the start of the newest window. Told once per newest window.
+3. ``window-missing``: two periods have passed since the start of the newest window that was collected. Told once per newest
+   window. A period that nobody names is the time between the last two such starts, and at least an hour: two windows that
+   were made by hand within seconds are no rhythm.
 4. ``run-failed``: a run of a window failed. Told once per run, with the category of its error.
 """
 
@@ -23,6 +25,8 @@ NOTHING_KNOWN: Final[Mapping[str, str]] = {"comparison": "undecided", "decision"
 """The standing verdict before the first agreement, by kind of study."""
 MISSED_PERIODS: Final = 2
 _MINUTE_MS: Final = 60_000
+LEAST_GUESSED_PERIOD_MS: Final = 60 * _MINUTE_MS
+"""A guessed period is never shorter; one that the operator names may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ def standing(words: Sequence[str], agreeing_windows: int, at_first: str) -> str:
 
 
 def period_ms(starts: Sequence[str], period_minutes: float | None) -> int | None:
-    """Time between two windows in milliseconds: as the operator says, else between the last two starts.
+    """Time between two windows in milliseconds: as the operator says, else between the last two starts, at least an hour.
 
     Args:
         starts: starts of the study's windows, oldest first.
@@ -98,7 +102,7 @@ def period_ms(starts: Sequence[str], period_minutes: float | None) -> int | None
     if period_minutes is not None:
         return round(period_minutes * _MINUTE_MS)
     times = sorted({timestamp_ms(start) for start in starts})
-    return times[-1] - times[-2] if len(times) > 1 else None
+    return max(times[-1] - times[-2], LEAST_GUESSED_PERIOD_MS) if len(times) > 1 else None
 
 
 def missing_window(

@@ -1,7 +1,8 @@
 """Where notices lie: ``studies/<study>/notices/<name>.json``, each written once, and ``notices.toml``, the rules for them.
 
 The name of a notice says what it is about (its kind, window and what is told), so that telling the same again writes
-nothing. Beside it, ``<name>.post.json`` says what became of its one POST.
+nothing. Beside it, ``<name>.post.json`` says what became of its one POST. ``.<window>.again`` is the mark of an assessed
+window whose look failed and is made again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from tasc_pipeline.home.toml_records import read_toml
 
 RULES: Final = "notices.toml"
 FOLDER: Final = "notices"
+WEBHOOK_ALIAS: Final = "notices"
+"""Alias under which a study's network extension may open the webhook's address."""
 _POST: Final = ".post.json"
+_AGAIN: Final = ".again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,32 @@ def stored(home: Home, study_id: str) -> Iterator[StoredNotice]:
     paths = [path for path in folder.glob("*.json") if not path.name.endswith(_POST) and path.name[0] != "."]
     found = [StoredNotice(path, read_record_file(Notice, path).record) for path in paths]
     yield from sorted(found, key=lambda item: (item.notice.at, item.path.name))
+
+
+def set_aside(home: Home, study_id: str, window_key: str) -> None:
+    """Mark durably that what a window tells is to be looked at again.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    folder = home.study(study_id) / FOLDER
+    make_folder(folder)
+    write_file(_mark(home, study_id, window_key), b"", replace=True)
+
+
+def looked_at(home: Home, study_id: str, window_key: str) -> None:
+    """Take the mark away, where there is one."""
+    _mark(home, study_id, window_key).unlink(missing_ok=True)
+
+
+def to_look_at(home: Home, study_id: str) -> list[str]:
+    """Keys of the windows that are marked."""
+    marks = (home.study(study_id) / FOLDER).glob(f".*{_AGAIN}")
+    return sorted(path.name.removesuffix(_AGAIN).removeprefix(".") for path in marks)
+
+
+def _mark(home: Home, study_id: str, window_key: str) -> Path:
+    return home.study(study_id) / FOLDER / f".{window_key}{_AGAIN}"
 
 
 @contextlib.contextmanager

@@ -68,6 +68,11 @@ class LoadedStudy:
         return self.rules.digest
 
     @property
+    def cost_model_digest(self) -> str | None:
+        """Digest of the cost model, if the study names one."""
+        return None if self.cost_model is None else self.cost_model.record.digest
+
+    @property
     def minimum_coverage(self) -> float:
         """Share of planned executions that must be known."""
         if self.comparison is not None:

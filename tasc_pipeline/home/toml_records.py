@@ -46,8 +46,21 @@ def toml_version(path: Path) -> str:
     Raises:
         InputError: as ``read_toml``.
     """
-    version = _read(path).get("version")
-    return version if isinstance(version, str) else ""
+    return _text(path, "version")
+
+
+def toml_schema(path: Path) -> str:
+    """The same of ``schema``, which engine recipes have instead.
+
+    Raises:
+        InputError: as ``read_toml``.
+    """
+    return _text(path, "schema")
+
+
+def _text(path: Path, key: str) -> str:
+    value = _read(path).get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _read(path: Path) -> dict[str, Any]:  # Any: a TOML document

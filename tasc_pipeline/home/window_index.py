@@ -27,7 +27,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import APPROVAL, DECLARATION, LINK, PLAN, REPORT
 
 INDEX: Final = ".index.json"
-_FORM: Final = 1
+_FORM: Final = 2
 """Raised where the facts change, so that an older index is made again."""
 _SETTLED_NS: Final = 2_000_000_000
 
@@ -37,6 +37,7 @@ class WindowFacts(NamedTuple):
 
     Attributes:
         plan_digest: of the issued plan.
+        analysis_plan_digest: of the analysis that the issued plan names.
         approved: whether an approval is there that names this plan, or the plan names a standing authorization.
         closed_at: when the link was signed.
         counts: planned, accepted, not sent, not attempted executions of a closed window.
@@ -58,6 +59,8 @@ class WindowFacts(NamedTuple):
     watermark: str = ""
     plan_digest: str | None = None
     plan_expires_at: str | None = None
+    analysis_plan_digest: str | None = None
+    plan_issued_at: str | None = None
     approved: bool = False
     closed_at: str | None = None
     counts: Sequence[int] | None = None
@@ -158,7 +161,13 @@ def _of_plan(folder: Path) -> Fields:
     digest = None if approval is None else approval["planDigest"]
     if plan["authorizationDigest"] is not None:  # the standing authorization is the pin
         digest = CollectionPlan.digest_of(plan)
-    return {"plan_digest": digest, "plan_expires_at": plan["expiresAt"], "approved": digest is not None}
+    return {
+        "plan_digest": digest,
+        "plan_expires_at": plan["expiresAt"],
+        "analysis_plan_digest": plan["analysisPlanDigest"],
+        "plan_issued_at": plan["issuedAt"],
+        "approved": digest is not None,
+    }
 
 
 def _of_link(folder: Path) -> Fields:

@@ -7,6 +7,8 @@ Rules:
 2. A plan pins the admitting receipt, which must be valid until the last call of the window can have ended, and the newest
    valid receipt of every other capability of the same endpoint, so that what was known then stays on record.
 3. At run time exactly the pinned receipts are loaded and verified again. Nothing is probed there.
+4. A model that a remote host would answer is refused at planning and at run time, also on a supported route: by its name,
+   and at planning where the newest valid receipt of any capability saw it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from tasc_collector.contracts.study import EndpointFile
 from tasc_collector.errors import InputError, NotAuthorized
 from tasc_collector.invocation.admission import CapabilityAdmission
 from tasc_collector.limits import MAX_CAPABILITY_RECEIPTS
+from tasc_collector.probes.judgement import ProbeReason
 from tasc_collector.probes.receipts import Scope, admit
+from tasc_collector.probes.residency import require_local_name
 from tasc_collector.runtimes.profile import Capability, CapabilityState, Framing, Route, RuntimeProfile
 from tasc_pipeline.home import keys, receipts
 from tasc_pipeline.home.builds import home_profile
@@ -43,11 +47,13 @@ def conditional_routes(home: Home, loaded: LoadedStudy) -> dict[str, str]:
 
     Raises:
         InputError: a build is not registered, has no such route, or does not stream it.
+        NotAuthorized: a model's name says that a remote host would answer (rule 4).
     """
     needed: dict[str, str] = {}
     for target in loaded.study.targets:
         endpoint = loaded.endpoints[target.profile_id]
         profile = endpoint_profile(home, endpoint)
+        require_local_name(profile, endpoint.model.id, alias=endpoint.alias)
         route = profile.routes.get(Route(target.route))
         if route is None or Framing(target.framing) not in route.framings:
             known = ", ".join(f"{name} ({', '.join(route.framings)})" for name, route in profile.routes.items())
@@ -74,7 +80,8 @@ def select_receipts(
         until: end of the window; a route's receipt must outlive it by one attempt. ``as_of`` if None.
 
     Raises:
-        NotAuthorized: a route needs a receipt and there is none that admits it; says why, and names the command.
+        NotAuthorized: a route needs a receipt and there is none that admits it, or a receipt saw a remote model; says
+            why, and names the command.
     """
     found = receipts.stored(home, keys.read_ring(home))
     last_call = timestamp_ms(until or as_of) + loaded.rules.shadow_collection.attempt_timeout_ms
@@ -87,6 +94,7 @@ def select_receipts(
             for item in found.receipts
             if scope.differs(item) is None and item.observed_at <= as_of < item.valid_until
         ]
+        _refuse_remote(loaded, target.profile_id, valid)
         admitting = [item for item in valid if scope.admitted_by(item)]
         chosen: dict[str, str] = {item.capability: item.digest for item in valid if not scope.admitted_by(item)}
         chosen.pop(target.route, None)
@@ -121,7 +129,11 @@ def admission(
 
     Returns:
         The admission; for a route that needs one and has none, None, which ``prepare`` refuses with the command.
+
+    Raises:
+        NotAuthorized: the model's name says that a remote host would answer (rule 4); nothing was sent.
     """
+    require_local_name(profile, target.model.id, alias=target.endpoint_alias)
     if profile.state(Capability(target.route)) is CapabilityState.SUPPORTED:
         return None
     return admit(target, pinned, as_of)
@@ -139,6 +151,22 @@ def scope_of(loaded: LoadedStudy, profile_id: str) -> Scope:
         target.route,
         target.framing,
     )
+
+
+def _refuse_remote(loaded: LoadedStudy, profile_id: str, valid: Sequence[CapabilityReceipt]) -> None:
+    """Rule 4 by receipts, oldest first: a model may be local by name and an alias of a remote one."""
+    newest = {item.capability: item for item in valid}
+    for capability, receipt in newest.items():
+        if receipt.reason == ProbeReason.REMOTE_MODEL:
+            study_id, alias = loaded.study.study_id, loaded.endpoints[profile_id].alias
+            raise NotAuthorized(
+                "this is no local endpoint of the model",
+                where=study_id,
+                field=profile_id,
+                rule=f"its newest receipt of {capability} says {receipt.reason}",
+                way_out="pull a model to this host, then run: "
+                f"tasc probe {study_id}/{alias} {capability} --effect {receipt.effect}",
+            )
 
 
 def _why_not(

@@ -6,7 +6,8 @@ and nothing was sent:
 1. The declaration gives the window's key and is signed. Of a revision, every declaration before it is there, and plan,
    case set and approval are those of revision 1.
 2. The plan is signed, and the operator's pin or a standing authorization names exactly it.
-3. The plan is for this declaration; rules, targets, policy, embedded shadow run plan, case set and split are the study's.
+3. The plan is for this declaration; rules, targets, policy, cost model, analysis plan, network extension, embedded shadow
+   run plan, case set and split are the study's.
 """
 
 from __future__ import annotations
@@ -231,6 +232,32 @@ def _same_targets(loaded: LoadedStudy, plan: CollectionPlan, window_key: str) ->
                 where=window_key,
                 field=target.profile_id,
                 way_out=f"restore the study's files, or seal a new window: tasc seal {plan.study_id}",
+            )
+
+
+def same_files(approved: ApprovedPlan) -> None:
+    """What prices, analyses and extends a plan is what it was issued with; asked before anything is reserved or sent.
+
+    A window that is collected is not asked again: a renewed network extension or price does not make it unreadable.
+
+    Raises:
+        DigestMismatch: a file of the study was changed; names the field.
+    """
+    loaded, plan = approved.study, approved.plan.record
+    parts = (
+        ("costModelDigest", plan.cost_model_digest, loaded.cost_model),
+        ("analysisPlanDigest", plan.analysis_plan_digest, loaded.analysis),
+        ("networkExtensionDigest", plan.network_extension_digest, loaded.extension),
+    )
+    for name, planned, part in parts:
+        found = None if part is None else part.record.digest
+        if planned != found:
+            raise DigestMismatch(
+                "a file of the study was changed after the plan was issued",
+                where=approved.window_key,
+                field=name,
+                rule=f"plan {planned or 'none'}, study {found or 'none'}",
+                way_out=f"restore the study's files; or go on with the new ones: tasc study fork {plan.study_id}",
             )
 
 

@@ -96,11 +96,13 @@ def authorize(home: Home, study_id: str, wanted: Wanted, now: datetime) -> Stand
                 endpoint_alias=loaded.endpoints[target.profile_id].alias,
                 endpoint_binding_digest=loaded.bindings[target.profile_id],
                 route=target.route,
+                lane_width=target.lane_width,
             )
             for target in sorted(loaded.study.targets, key=lambda item: item.profile_id)
         ),
         effects=wanted.effects,
         ceilings=wanted.ceilings,
+        cost_model_digest=None if wanted.ceilings.cost_usd_per_day is None else loaded.cost_model_digest,
         issued_at=issued_at,
         expires_at=wanted.expires_at,
     )

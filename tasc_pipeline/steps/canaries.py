@@ -79,11 +79,13 @@ def check_canaries(
 
     def check(authorization: StandingAuthorization) -> None:
         allowing.covers_study(authorization, loaded.study.study_id, loaded.protocol_digest)
+        allowing.covers_prices(authorization, loaded.cost_model_digest)
         allowing.covers_effect(authorization, Effect.INFERENCE_CANARY.value)
         total = allowing.Spend()
         for alias, route in due.items():
             profile_id, canary = profiles[alias], CANARIES[Capability(route)]
-            allowing.covers_target(authorization, profile_id, alias, loaded.bindings[profile_id], route)
+            binding, lane_width = loaded.bindings[profile_id], loaded.target(profile_id).lane_width
+            allowing.covers_target(authorization, profile_id, alias, binding, route, lane_width)
             total = allowing.added(total, canary_cost(loaded, profile_id, canary.calls, canary.most_tokens))
         allowing.check_spend(authorization, entries, total, reference=None, as_of=as_of)
 

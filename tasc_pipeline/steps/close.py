@@ -2,7 +2,8 @@
 
 Rules:
 
-1. A window is closed when every planned execution is final. Closing it again gives the same records.
+1. A window is closed when every planned execution is final. Closing it again gives the same records, after everything
+   that the signed link names was compared with what is there now: nothing is read from half of what was closed.
 2. The link, signed with the collector key, names declaration, plan, traces, journal head, samples and counts. Online
    purposes have a manifest, which the link names; development and holdout have the link alone.
 3. A revision is closed over the same traces. Its manifest names the one before it and must say something new: the set
@@ -22,7 +23,7 @@ from tasc_collector.contracts.reasons import ReasonCount
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.sets import evaluator_set_digest
 from tasc_collector.contracts.window import LinkCounts, WindowLink
-from tasc_collector.errors import InputError
+from tasc_collector.errors import DigestMismatch, InputError
 from tasc_collector.journal import verify
 from tasc_pipeline.control.purposes import PURPOSES
 from tasc_pipeline.home import keys, signers
@@ -57,6 +58,7 @@ def close(home: Home, window_key: str, *, now: Callable[[], datetime] = utc_now)
     Raises:
         InputError: executions are pending; says the command that finishes them.
         JournalError: the journal is not what its seal says.
+        DigestMismatch: the window is closed, and something is not what its signed link names; says which field.
     """
     approved = load_approved(home, window_key)
     plan, declaration = approved.plan.record, approved.declaration.record
@@ -73,8 +75,7 @@ def close(home: Home, window_key: str, *, now: Callable[[], datetime] = utc_now)
     settle_window(home, approved, collected.executions, format_timestamp(now()))
     folder = WindowFolder(home, window_key)
     if folder.has(LINK):
-        link = folder.link(approved.ring).record
-        return ClosedWindow(link, folder.manifest() if link.manifest_digest is not None else None, collected)
+        return _as_signed(folder, approved, collected, report.head)
     manifest = None
     if PURPOSES[plan.purpose].manifest:
         manifest = _manifest(folder, approved, collected)
@@ -105,6 +106,36 @@ def close(home: Home, window_key: str, *, now: Callable[[], datetime] = utc_now)
         closed_at=closed_at,
     )
     folder.write(LINK, link)
+    return ClosedWindow(link, manifest, collected)
+
+
+def _as_signed(folder: WindowFolder, approved: ApprovedPlan, collected: Collected, head: str) -> ClosedWindow:
+    """The records of a window that was closed before, compared with what is there now (rule 1)."""
+    link = folder.link(approved.ring).record
+    manifest = folder.manifest() if link.manifest_digest is not None else None
+    held = {
+        "declarationDigest": (link.declaration_digest, approved.declaration.record.digest),
+        "planDigest": (link.plan_digest, approved.digest),
+        "journalHead": (link.journal_head, "sha256:" + head),
+        "traceSetDigest": (link.trace_set_digest, collected.trace_set_digest),
+        "manifestDigest": (link.manifest_digest, None if manifest is None else manifest.self_digest),
+        "scrapesDigest": (link.scrapes_digest, scrapes_digest(folder.home, approved.collected_as, approved.ring)),
+        "deviceSnapshotsDigest": (
+            link.device_snapshots_digest,
+            device_snapshots_digest(folder.home, approved.collected_as, approved.ring),
+        ),
+    }
+    if manifest is not None:
+        held["manifest.traceSetDigest"] = (link.trace_set_digest, manifest.trace_set_digest)
+    for field, (signed, found) in held.items():
+        if signed != found:
+            raise DigestMismatch(
+                "the closed window is not what its signed link names",
+                where=approved.window_key,
+                field=field,
+                rule=f"{signed or 'none'}, found {found or 'none'}",
+                way_out=f"restore the window's files from a backup, then: tasc verify {approved.window_key}",
+            )
     return ClosedWindow(link, manifest, collected)
 
 

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import pyarrow as pa
-
 from tasc_collector.contracts.collection import OpenLoad
 from tasc_collector.contracts.instance import RuntimeInstance
 from tasc_collector.contracts.scalars import format_timestamp, timestamp_ms, timestamp_of_ms
@@ -29,7 +27,7 @@ from tasc_collector.transport.clock import Clock, SystemClock
 from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.steps.admission import admission, endpoint_profile
-from tasc_pipeline.steps.approved import ApprovedPlan, LoadedReceipts, load_approved, verify_receipts
+from tasc_pipeline.steps.approved import ApprovedPlan, LoadedReceipts, load_approved, same_files, verify_receipts
 from tasc_pipeline.steps.collected import read_collected
 from tasc_pipeline.steps.metrics import read_scrapes, sampling
 from tasc_pipeline.steps.plan import purpose_cases
@@ -39,7 +37,7 @@ from tasc_pipeline.steps.subjects import authentication_of
 from tasc_pipeline.steps.watch import both, counted
 from tasc_pipeline.warehouse.database import build_views
 from tasc_pipeline.warehouse.metric_rows import metric_histograms_table
-from tasc_pipeline.warehouse.publish import ManifestSigner
+from tasc_pipeline.warehouse.publish import ManifestSigner, Rows
 from tasc_pipeline.warehouse.publish import publish as publish_table
 from tasc_pipeline.warehouse.record_rows import device_samples_table, metric_samples_table, receipts_table
 from tasc_pipeline.warehouse.rows import attempts_table, envelopes_table, token_events_table, traces_table
@@ -75,6 +73,8 @@ def collect(
     """
     approved = load_approved(home, window_key)
     send = send and not approved.is_revision
+    if send:
+        same_files(approved)
     cases = purpose_cases(approved.study, approved.plan.record.purpose) if send else ()
     context = run_context(home, approved, cases, clock)
     if not is_sealed(context.folder):
@@ -228,7 +228,7 @@ def publish(home: Home, window_key: str) -> Publication:
     snapshots = read_device_snapshots(home, approved.collected_as, approved.ring)
     scrapes = read_scrapes(home, approved.collected_as, approved.ring)
     receipts = verify_receipts(home, approved.ring, approved.plan.record).every
-    rows: dict[str, Callable[[], pa.Table]] = {  # made one after the other: each is large in a large window
+    rows: dict[str, Callable[[], Rows]] = {  # made one after the other: each is large in a large window
         "traces": lambda: traces_table(executions),
         "attempts": lambda: attempts_table(executions),
         "token_events": lambda: token_events_table(executions),

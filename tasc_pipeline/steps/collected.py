@@ -2,14 +2,17 @@
 
 A window may have a hundred thousand executions. What the journal holds of each is kept as bytes in a spool, which goes to an
 unnamed temporary file beyond ``SPOOL_BYTES``; the ``Execution`` with its parsed records is made at each pass over them and
-dropped again.
+dropped again. The file lies beside the journal, on the disk that holds a window anyway (the default temporary folder is memory
+on many hosts); where nothing may be written there, as in a backup that is verified, in the default folder.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
@@ -21,7 +24,7 @@ from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.fault import CollectorFault
 from tasc_collector.contracts.sets import trace_set_digest
 from tasc_collector.contracts.timeline import TraceTimeline
-from tasc_collector.errors import JournalCorrupt
+from tasc_collector.errors import JournalCorrupt, TascError
 from tasc_collector.journal import JournalBinding, JournalRecord, RecordKind, scan
 from tasc_collector.shadow.executions import PlannedPair, planned_pairs
 from tasc_collector.shadow.keys import ExecutionKey
@@ -50,6 +53,10 @@ class Collected:
         return trace_set_digest(self.trace_digests)
 
 
+class SpoolFailed(TascError):
+    """The window's records cannot be put aside while they are read; it says nothing of the records."""
+
+
 class _Span(NamedTuple):
     """Where bytes lie in the spool."""
 
@@ -58,25 +65,59 @@ class _Span(NamedTuple):
 
 
 class _Spool:
-    """Bytes that are written once and read at each pass; gone with the object that holds it."""
+    """Bytes that are written once and read at each pass; gone with the object that holds it.
 
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115  # closed with its owner
+    Args:
+        folder: where its file lies, if it may be written there; else in the default temporary folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        place = str(folder) if os.access(folder, os.W_OK) else None
+        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES, dir=place)  # noqa: SIM115  # closed with its owner
         self._end = 0
-        weakref.finalize(self, self._file.close)
+        weakref.finalize(self, _close, self._file)
 
     def put(self, data: bytes) -> _Span:
-        """Keep some bytes."""
-        self._file.seek(self._end)
-        self._file.write(data)
+        """Keep some bytes.
+
+        Raises:
+            SpoolFailed: the disk refuses.
+        """
+        try:
+            self._file.seek(self._end)
+            self._file.write(data)
+        except OSError as error:
+            raise _spool_failed(error) from None
         span = _Span(self._end, len(data))
         self._end += len(data)
         return span
 
     def get(self, span: _Span) -> bytes:
-        """The bytes of a span."""
-        self._file.seek(span.offset)
-        return self._file.read(span.length)
+        """The bytes of a span.
+
+        Raises:
+            SpoolFailed: the disk refuses, also what was written last and not yet there.
+        """
+        try:
+            self._file.seek(span.offset)
+            return self._file.read(span.length)
+        except OSError as error:
+            raise _spool_failed(error) from None
+
+
+def _close(file: tempfile.SpooledTemporaryFile[bytes]) -> None:
+    with suppress(OSError):  # bytes that a full disk never took are of no use any more
+        file.close()
+
+
+def _spool_failed(error: OSError) -> SpoolFailed:
+    reason = os.strerror(error.errno).lower() if error.errno else "no reason given"
+    return SpoolFailed(
+        f"the window's records cannot be put aside while they are read ({reason})",
+        where="journal",
+        way_out="make room in the state folder, or where it is read-only in the folder that TMPDIR names, then run the "
+        "command again; the journal is unharmed",
+    )
 
 
 class _Held(NamedTuple):
@@ -206,12 +247,13 @@ def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> 
     Raises:
         JournalCorrupt: a byte is wrong, or records fit no order of the runner.
         InputError: a record breaks its schema.
+        SpoolFailed: the disk takes no more.
     """
     plan = approved.plan.record
     binding = JournalBinding(
         plan.study_id, plan.protocol_digest, plan.digest, plan.window_key, 0, plan.declaration_digest
     )
-    bodies = _Bodies()
+    bodies = _Bodies(folder)
     bodies.read(scan(folder, binding, journal_key))
     executions, digests, pending = Executions(approved, bodies.spool), [], 0
     for pair in planned_pairs(plan, approved.collected_under, approved.case_set):
@@ -227,8 +269,8 @@ def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> 
 class _Bodies:
     """The bodies that rows need, by execution; the fold of the ledger checks their order."""
 
-    def __init__(self) -> None:
-        self.spool = _Spool()
+    def __init__(self, folder: Path) -> None:
+        self.spool = _Spool(folder)
         self._accepted: dict[ExecutionKey, tuple[str, _Span]] = {}
         self._timed: dict[str, _Span] = {}
         self._faults: dict[ExecutionKey, _Span] = {}

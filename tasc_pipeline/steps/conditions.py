@@ -1,4 +1,5 @@
 """What servers and devices did while a window was open, for the fairness strip: read from signed scrapes and snapshots.
+Whether a server was reached over loopback is read from the plan.
 
 Snapshots are of the collecting host. They say something of a server that was reached over its loopback, and there all
 devices of the host stand for it, because nothing that is sealed ties a device to a server; of any other server nothing.
@@ -11,6 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
+from tasc_collector.contracts.collection import PlanTarget
 from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape
 from tasc_pipeline.control.fairness import Conditions
 from tasc_pipeline.home.layout import Home
@@ -36,10 +38,16 @@ def conditions(home: Home, approved: ApprovedPlan) -> dict[str, Conditions]:
     return {
         target.profile_id: replace(
             load_of(scrapes, approved.study.endpoints[target.profile_id].alias),
-            throttled_share=throttled if target.transport == "loopback-http" else None,
+            throttled_share=throttled if over_loopback(target) else None,
+            loopback=over_loopback(target),
         )
         for target in plan.targets
     }
+
+
+def over_loopback(target: PlanTarget) -> bool:
+    """Whether a target's server is reached over a loopback port: a server of this host, or a forward to another."""
+    return target.transport == "loopback-http"
 
 
 def throttled_share(records: Sequence[DeviceSnapshotRecord]) -> float | None:

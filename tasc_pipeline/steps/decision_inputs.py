@@ -41,6 +41,7 @@ from tasc_pipeline.control.joined_rows import JoinedRows, Outcome
 from tasc_pipeline.control.trace_checks import ProtocolTerms
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.window_index import window_facts
+from tasc_pipeline.steps.analysis_pin import check_same_analysis
 from tasc_pipeline.steps.approved import ApprovedPlan
 from tasc_pipeline.steps.close import ClosedWindow
 from tasc_pipeline.steps.conditions import conditions
@@ -156,6 +157,7 @@ def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
         as_of=material.as_of,
         cost_reason=cost_reason,
         rejected=rejected_evidence(material),
+        evidence_after_close=_evidence_after_close(material),
         earlier=earlier_decisions(
             home,
             approved,
@@ -165,6 +167,12 @@ def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
         ),
         conditions=conditions(home, approved),
     )
+
+
+def _evidence_after_close(material: DecisionMaterial) -> bool:
+    """Whether the evidence until the watermark is not the set that the window's manifest was closed over."""
+    manifest = material.closed.manifest
+    return manifest is not None and manifest.evaluator_set_digest != material.evidence.evaluator_set_digest
 
 
 def decided_window(material: DecisionMaterial) -> DecidedWindow:
@@ -273,6 +281,7 @@ def _analysis(home: Home, approved: ApprovedPlan) -> AnalysisPlan:
             rule="both together are engine v2, exactly the original's",
             way_out="choose studentized-cluster-bootstrap for timeline times, or envelope times, in a new study",
         )
+    check_same_analysis(home, approved.ring, plan.study_id, approved.window_key, analysis.digest)
     return analysis
 
 

@@ -1,4 +1,8 @@
-"""The summaries that a study's earlier windows left: what a recurring study and ``tasc power`` go on from."""
+"""The summaries that a study's earlier windows left: what a recurring study and ``tasc power`` go on from.
+
+The index says which windows may belong to a sequence; what it names is verified before it counts, and a window that the
+index cannot read is looked at itself. Windows of other studies, and open ones, cost nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from tasc_collector.contracts.report import DecisionSummary, WindowSummary
 from tasc_collector.errors import InputError
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.home.window_index import current_keys, window_facts
-from tasc_pipeline.home.windows import LINK, REPORT, WindowFolder, window_keys
+from tasc_pipeline.home.window_index import WindowFacts, current_keys, window_facts
+from tasc_pipeline.home.windows import LINK, REPORT, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan
 
 
@@ -30,7 +34,9 @@ def earlier_windows(
     """
     ring = keys.read_ring(home)
     found: dict[str, list[WindowSummary]] = defaultdict(list)
-    for key in window_keys(home):
+    for key, item in window_facts(home).items():
+        if item.readable and not _may_belong(item, protocol_digest, before):
+            continue
         folder = WindowFolder(home, key)
         if not folder.has(LINK) or folder.declaration(ring).record.protocol_digest != protocol_digest:
             continue
@@ -49,6 +55,12 @@ def earlier_windows(
             if result.summary is not None:
                 found[result.candidate_profile_id].append(result.summary)
     return {candidate: tuple(summaries) for candidate, summaries in found.items()}
+
+
+def _may_belong(item: WindowFacts, protocol_digest: str, before: str | None) -> bool:
+    """Whether a window was closed under these rules, and before an instant where one is given."""
+    closed = item.closed_at is not None and (before is None or item.closed_at < before)
+    return closed and item.protocol_digest == protocol_digest
 
 
 def earlier_decisions(

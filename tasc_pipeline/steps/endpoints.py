@@ -30,7 +30,8 @@ from tasc_collector.probes.judgement import ProbeReason
 from tasc_pipeline.home import keys, receipts
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import LoadedStudy, load_study, study_ids
-from tasc_pipeline.home.windows import PLAN, WindowFolder, window_keys
+from tasc_pipeline.home.window_index import window_facts
+from tasc_pipeline.home.windows import WindowFolder
 
 ENDPOINTS_DOMAIN: Final = "tasc/runtime-endpoints/v1"
 _IDENTITY: Final = ("runtime", "backend", "model", "configuration_digest")
@@ -231,17 +232,18 @@ def _drift(receipt: CapabilityReceipt, target: PlanTarget, by_digest: Mapping[st
 
 
 def _last_plans(home: Home, ring: KeyRing) -> dict[str, CollectionPlan]:
-    """The plan that was issued last, by study; a window whose plan cannot be read is another check's matter."""
+    """The plan that was issued last, by study; a window whose plan cannot be read is another check's matter.
+
+    The index says which it is, so that one plan per study is read and its signature checked, however many windows there are.
+    """
+    planned = [item for item in window_facts(home).values() if item.plan_issued_at is not None]
     last: dict[str, CollectionPlan] = {}
-    for key in window_keys(home):
-        folder = WindowFolder(home, key)
-        if not folder.has(PLAN):
+    for item in sorted(planned, key=lambda item: (item.plan_issued_at or "", item.window_key), reverse=True):
+        if item.study_id in last:
             continue
         try:
-            plan = folder.plan(ring).record
+            plan = WindowFolder(home, item.window_key).plan(ring).record
         except TascError:
             continue
-        before = last.get(plan.study_id)
-        if before is None or before.issued_at <= plan.issued_at:
-            last[plan.study_id] = plan
+        last.setdefault(plan.study_id, plan)
     return last

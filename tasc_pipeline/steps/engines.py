@@ -38,7 +38,10 @@ STOP_TEXT: Final = {
         "and its lease is kept -> end the launch, or the process by hand, then stop again"
     ),
     StopOutcome.SURVIVED: "outlived SIGKILL in a driver; its lease is kept -> reset the device or restart the host",
-    StopOutcome.UNREACHABLE: "its daemon or node does not answer; its lease is kept -> start that, then stop again",
+    StopOutcome.UNREACHABLE: (
+        "its daemon or node does not answer, or the extra docker is not installed here; its lease is kept "
+        "-> start or install that, then stop again"
+    ),
 }
 
 

@@ -8,11 +8,13 @@ Rules:
 3. Before the first byte may leave, ``sent_unknown`` is written durably. Whatever happens then, this notice is never posted
    again. Only a call that is proved not sent may be made again, by the next run of the job.
 4. The answer's body is not read further than its bounds and not kept; its status is.
+5. Neither a study that cannot post nor a row that cannot be published keeps another notice from its POST.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +24,7 @@ from tasc_collector.contracts.network_extension import NetworkExtension
 from tasc_collector.contracts.notices import NoticePost, NoticeWebhook
 from tasc_collector.contracts.scalars import format_timestamp, timestamp_ms
 from tasc_collector.contracts.trust_policy import CollectorTrustPolicy, TrustedEndpoint, TrustedRoute
+from tasc_collector.errors import TascError
 from tasc_collector.runtimes.result import Arrival
 from tasc_collector.secrets import process_secrets
 from tasc_collector.transport.clock import SystemClock
@@ -34,11 +37,10 @@ from tasc_collector.transport.trust import trust_of
 from tasc_pipeline.home import notices as store
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.notices import StoredNotice
-from tasc_pipeline.home.studies import load_study
+from tasc_pipeline.home.studies import load_study, study_ids
 from tasc_pipeline.steps.collect import utc_now
+from tasc_pipeline.steps.notices import publish_notices, unpublished
 
-ALIAS: Final = "notices"
-"""Alias under which a network extension may open the webhook's address."""
 _REFERENCE: Final = "notice-webhook"
 _RUNTIME: Final = RuntimeBuild(profile_id="webhook", build="1")
 _LIMITS: Final = HttpLimits(deadline_ms=10_000, connect_timeout_ms=5_000, headers_timeout_ms=10_000)
@@ -53,6 +55,50 @@ class Route:
 
 
 SYSTEM: Final = Route(SystemNetwork())
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a round of publishing and posting did.
+
+    Attributes:
+        windows: how many windows' rows were published.
+        posts: what became of each POST.
+        failed: name of a study or window, and why its notices were not published or posted.
+    """
+
+    windows: int
+    posts: tuple[NoticePost, ...]
+    failed: tuple[tuple[str, TascError], ...]
+
+
+def publish_and_post(home: Home, *, route: Route = SYSTEM) -> Told:
+    """Publish, then post, so that what was posted can be looked up; everything is tried (rule 5).
+
+    Args:
+        home: the state folder.
+        route: how the webhooks are reached.
+    """
+    done = publish_notices(home)
+    posts: list[NoticePost] = []
+    failed = list(done.failed)
+    for study_id in study_ids(home):
+        try:
+            posts += post_all(home, study_id, route=route)
+        except TascError as error:
+            failed.append((study_id, error))
+    return Told(done.windows, tuple(posts), tuple(failed))
+
+
+def untold(home: Home) -> list[StoredNotice]:
+    """Notices that are kept and not published, or may still be posted. One whose bytes may have left is not among them for
+    its POST; a study that cannot be read has none, until it can.
+    """
+    found = {item.path: item for item in unpublished(home)}
+    for study_id in study_ids(home):
+        with contextlib.suppress(TascError):
+            found |= {item.path: item for item in unposted(home, study_id)}
+    return [found[path] for path in sorted(found)]
 
 
 def unposted(home: Home, study_id: str) -> list[StoredNotice]:
@@ -114,7 +160,7 @@ def _request(
 ) -> ExchangeRequest:
     references = (_REFERENCE,) if webhook.secret is not None else ()
     endpoint = TrustedEndpoint(
-        alias=ALIAS,
+        alias=store.WEBHOOK_ALIAS,
         origin=webhook.origin,
         runtime=_RUNTIME,
         routes=(TrustedRoute(method="POST", path_prefix=webhook.path, authentication_references=references),),
@@ -129,7 +175,7 @@ def _request(
     )
     authorized = authorize(
         policy,
-        alias=ALIAS,
+        alias=store.WEBHOOK_ALIAS,
         runtime=_RUNTIME.profile_id,
         build=_RUNTIME.build,
         method="POST",

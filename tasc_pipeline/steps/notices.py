@@ -1,11 +1,20 @@
-"""Telling: which notices a window, a study or a failed run gives, kept durably, and published as content-free rows."""
+"""Telling: which notices a window, a study or a failed run gives, kept durably, and published as content-free rows.
+
+Rules:
+
+1. A notice that is kept is told, whoever kept it: ``unpublished`` finds those whose rows are missing, whatever ended
+   between keeping and publishing.
+2. A window whose look failed is marked, and ``look_again`` looks at it until it succeeds.
+3. One study's or window's trouble stops no other's: what failed is collected and named at the end.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from tasc_collector.contracts.operations import Notice
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError, TascError
 from tasc_pipeline.control import notices as rules
@@ -17,7 +26,7 @@ from tasc_pipeline.home.studies import load_study, study_ids
 from tasc_pipeline.home.window_index import WindowFacts, current_keys, window_facts
 from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.warehouse.database import build_views
-from tasc_pipeline.warehouse.manifests import read_window
+from tasc_pipeline.warehouse.manifests import published, read_window
 from tasc_pipeline.warehouse.publish import ManifestSigner, publish
 from tasc_pipeline.warehouse.record_rows import notices_table
 from tasc_pipeline.warehouse.schemas import NOTICES
@@ -44,16 +53,52 @@ ENDED: Final = "run-ended"
 """What it says where no step failed: the run's process ended, or was ended, from outside."""
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a round of publishing did.
+
+    Attributes:
+        windows: how many windows' rows were published.
+        failed: name of a study or window, and why its rows were not.
+    """
+
+    windows: int
+    failed: tuple[tuple[str, TascError], ...]
+
+
 def after_assessment(home: Home, window_key: str) -> list[StoredNotice]:
     """Keep what an assessed window tells; nothing where it was told before or is not assessed.
 
     Raises:
-        InputError: the study's files break a rule.
+        TascError: the study's files break a rule, or the notice cannot be written; the window is marked (rule 2).
     """
     facts = window_facts(home)
     told = facts.get(window_key)
     if told is None or told.as_of is None:
         return []
+    try:
+        found = _after_assessment(home, facts, told)
+    except TascError:
+        if told.study_id in study_ids(home):
+            with contextlib.suppress(InputError):  # the first error says why
+                store.set_aside(home, told.study_id, window_key)
+        raise
+    store.looked_at(home, told.study_id, window_key)
+    return found
+
+
+def look_again(home: Home) -> list[StoredNotice]:
+    """Look at every window whose last look failed; one that fails again stays marked."""
+    found: list[StoredNotice] = []
+    for study_id in study_ids(home):
+        for window_key in store.to_look_at(home, study_id):
+            with contextlib.suppress(TascError):
+                found += after_assessment(home, window_key)
+    return found
+
+
+def _after_assessment(home: Home, facts: Mapping[str, WindowFacts], told: WindowFacts) -> list[StoredNotice]:
+    window_key, as_of = told.window_key, told.as_of or ""
     study = load_study(home, told.study_id)
     current = current_keys(facts)
     same = [
@@ -63,7 +108,7 @@ def after_assessment(home: Home, window_key: str) -> list[StoredNotice]:
         and item.protocol_digest == told.protocol_digest
         and item.as_of is not None
         and (item.window_key == window_key or item.window_key in current)
-        and (item.as_of, item.window_key) <= (told.as_of, window_key)
+        and (item.as_of, item.window_key) <= (as_of, window_key)
     ]
     looks = [_look(item) for item in sorted(same, key=lambda item: (item.as_of or "", item.window_key))]
     found = rules.notices_of(
@@ -93,7 +138,12 @@ def after_failure(home: Home, window_key: str, run_id: str, category: str) -> St
 
 
 def overdue(home: Home, now: str) -> list[StoredNotice]:
-    """Keep that a study's next window did not come; once per newest window."""
+    """Keep that a study's next window did not come; once per newest window.
+
+    A window came where it was collected and closed; one that was only sealed did not. Of a study that never collected one,
+    the first that was sealed counts. Without ``period_minutes`` the period is the time between the last two that came, at
+    least an hour.
+    """
     found: list[StoredNotice] = []
     for study_id, windows in _by_study(window_facts(home).values()).items():
         try:
@@ -103,11 +153,12 @@ def overdue(home: Home, now: str) -> list[StoredNotice]:
         recurring = study.comparison is not None and study.comparison.record.rule.recurring
         if not recurring and rule.period_minutes is None:
             continue
-        firsts = sorted((item.starts_at, item.window_key) for item in windows if item.revision == 1)
-        if not firsts:
+        firsts = sorted((item.starts_at, item.window_key, item.closed_at) for item in windows if item.revision == 1)
+        came = [item for item in firsts if item[2] is not None] or firsts[:1]
+        if not came:
             continue
-        start, key = firsts[-1]
-        period = rules.period_ms([start for start, _ in firsts[-2:]], rule.period_minutes)
+        start, key, _ = came[-1]
+        period = rules.period_ms([start for start, *_ in came[-2:]], rule.period_minutes)
         notice = rules.missing_window(study_id, key, start, period, as_of=now)
         if notice is not None and (item := store.store(home, notice)) is not None:
             found.append(item)
@@ -120,24 +171,57 @@ def every(home: Home) -> list[StoredNotice]:
     return sorted(found, key=lambda item: (item.notice.at, item.path.name))
 
 
-def publish_notices(home: Home) -> int:
-    """Publish the rows of every window whose notices are not all in the warehouse; returns how many windows were.
+def publish_notices(home: Home, *, only: str | None = None) -> Published:
+    """Publish the rows of every window whose notices are not all in the warehouse; each is tried (rule 3).
 
-    Raises:
-        WarehouseError: the disk refused; what was published before still stands.
+    Args:
+        home: the state folder.
+        only: key of the one window to publish; all where None.
     """
-    by_window: dict[str, list[Notice]] = {}
-    for item in every(home):
-        if item.notice.window_key is not None:
-            by_window.setdefault(item.notice.window_key, []).append(item.notice)
-    due = {key: notices for key, notices in by_window.items() if _published(home, key) != len(notices)}
-    if not due:
-        return 0
-    signer = signer_of(home)
-    for key, notices in due.items():
-        publish(home.warehouse, NOTICES.name, key, notices_table(key, notices), sign=signer, clock=utc_now)
-    build_views(home.root, clock=utc_now, keys=keys.collector_keys(home))
-    return len(due)
+    windows, by_window, failed = 0, *_by_window(home)
+    for key, items in by_window.items():
+        if only not in (None, key):
+            continue
+        try:
+            if _published(home, key) == len(items):
+                continue
+            rows = notices_table(key, [item.notice for item in items])
+            publish(home.warehouse, NOTICES.name, key, rows, sign=signer_of(home), clock=utc_now)
+            windows += 1
+        except TascError as error:
+            failed.append((key, error))
+    if windows:
+        try:
+            build_views(home.root, clock=utc_now, keys=keys.collector_keys(home))
+        except TascError as error:
+            failed.append(("views", error))
+    return Published(windows, tuple(failed))
+
+
+def unpublished(home: Home) -> list[StoredNotice]:
+    """Notices of windows whose rows are not all published, as the manifests list them; no part is read."""
+    rows: dict[str, int] = {}
+    with contextlib.suppress(TascError):  # whoever publishes reads what can be read, and names what cannot
+        listed = published(home.warehouse, NOTICES.name)
+        for _, group in reversed(listed.compacted):
+            rows |= {item.window_key: item.rows for item in group.covers}
+        rows |= {key: sum(part.rows for part in manifest.parts) for key, manifest in listed.windows.items()}
+    by_window, _ = _by_window(home)
+    return [item for key, items in by_window.items() if rows.get(key, 0) != len(items) for item in items]
+
+
+def _by_window(home: Home) -> tuple[dict[str, list[StoredNotice]], list[tuple[str, TascError]]]:
+    """Notices by window; and the studies whose notices cannot be read."""
+    found: dict[str, list[StoredNotice]] = {}
+    failed: list[tuple[str, TascError]] = []
+    for study_id in study_ids(home):
+        try:
+            for item in store.stored(home, study_id):
+                if item.notice.window_key is not None:
+                    found.setdefault(item.notice.window_key, []).append(item)
+        except TascError as error:
+            failed.append((study_id, error))
+    return found, failed
 
 
 def signer_of(home: Home) -> ManifestSigner:

@@ -27,7 +27,8 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.signers import Signer
 from tasc_pipeline.home.studies import LoadedStudy, load_study
 from tasc_pipeline.home.windows import APPROVAL, CASE_SET, PLAN, WindowFolder, window_folder
-from tasc_pipeline.steps.admission import select_receipts
+from tasc_pipeline.steps.admission import conditional_routes, select_receipts
+from tasc_pipeline.steps.analysis_pin import check_same_analysis
 from tasc_pipeline.steps.approved import same_rules
 
 
@@ -164,6 +165,7 @@ def draft_plan(
     Raises:
         InputError: a file breaks a rule, a receipt is missing, the window is over, or the controller is in a state in
             which this purpose is not collected.
+        DigestMismatch: an earlier plan of the study names another analysis.
     """
     window_key = declaration.window_key
     same_rules(loaded, declaration, window_key)
@@ -174,6 +176,9 @@ def draft_plan(
             rule=f"before {declaration.event_time_end_exclusive}",
             way_out=f"run: tasc seal {declaration.study_id}",
         )
+    analysis_digest = None if loaded.analysis is None else loaded.analysis.record.digest
+    if loaded.protocol is not None:
+        check_same_analysis(home, keys.read_ring(home), declaration.study_id, window_key, analysis_digest)
     snapshot = None if loaded.protocol is None else read_chain(home, loaded).current
     purpose = purposes.choose_purpose(loaded.study.study_id, loaded.study.kind, snapshot, purpose)
     policy = _frozen_policy(loaded, purpose, declaration, snapshot)
@@ -197,7 +202,7 @@ def draft_plan(
         case_root(entries, payload),
         longest_request_characters=max(case.characters for case in cases),
         receipts=pinned,
-        analysis_plan_digest=None if loaded.analysis is None else loaded.analysis.record.digest,
+        analysis_plan_digest=analysis_digest,
         cost_model_digest=None if loaded.cost_model is None else loaded.cost_model.record.digest,
         network_extension_digest=None if loaded.extension is None else loaded.extension.record.digest,
         policy=policy,
@@ -217,9 +222,14 @@ def draft_plan(
 
 
 def missing_receipt(home: Home, window_key: str, now: datetime) -> str | None:
-    """What to run before the plan of a window can be issued: the first probe that is missing; None where none is."""
+    """What to run before the plan of a window can be issued: the first probe that is missing; None where none is.
+
+    Raises:
+        InputError: a build, route or model is one that no receipt could admit.
+    """
     declaration = window_folder(home, window_key).declaration(keys.read_ring(home)).record
     loaded = load_study(home, declaration.study_id)
+    conditional_routes(home, loaded)
     try:
         select_receipts(home, loaded, format_timestamp(now), until=declaration.event_time_end_exclusive)
     except NotAuthorized as refusal:

@@ -8,27 +8,30 @@ Rules:
    whoever prepares holds the study's ledger meanwhile. A window that a crash left without its plan gets it.
 3. Nothing is written before the plan's worst case is known to fit the ceilings. The reservation itself is made by
    whoever sends, who checks again.
+4. A window that was prepared and may still be sent counts as a window already, so asking for many instants prepares no
+   more windows than may be sent. No instant is more than an hour ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from tasc_collector.contracts.collection import PlanEstimate, Purpose, StandingAuthorization
 from tasc_collector.contracts.operations import KeyRing
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.window import WindowDeclaration
-from tasc_collector.errors import InputError
+from tasc_collector.errors import InputError, TascError
 from tasc_pipeline.control import authorizations as allowing
 from tasc_pipeline.control import windows
-from tasc_pipeline.control.authorizations import Entries
+from tasc_pipeline.control.authorizations import Entries, Entry, Spend
 from tasc_pipeline.home import authorizations, keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.ledger import open_ledger, read_entries
 from tasc_pipeline.home.studies import LoadedStudy, load_study
+from tasc_pipeline.home.window_index import window_facts
 from tasc_pipeline.home.windows import DECLARATION, PLAN, WindowFolder
 from tasc_pipeline.steps.plan import draft_plan
 from tasc_pipeline.steps.seal import SealOptions, declared
@@ -36,6 +39,9 @@ from tasc_pipeline.steps.spending import in_force_now
 
 LEAD_S: Final = 45.0
 """A prepared window starts so much later: a sensor has time to request its run, which waits for the start."""
+
+MOST_AHEAD: Final = timedelta(hours=1)
+"""No instant of a schedule that is further ahead is prepared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +80,24 @@ def prepare_window(
 
     Raises:
         NotAuthorized: no authorization allows it, a ceiling would be passed, or a receipt is missing.
-        InputError: a file breaks a rule.
+        InputError: a file breaks a rule, or the instant is too far ahead.
     """
+    latest = format_timestamp(now + MOST_AHEAD)
+    if at > latest:
+        raise InputError(
+            "this instant is more than an hour ahead",
+            where=study_id,
+            field="at",
+            rule=f"at most {latest}",
+            way_out="prepare the window when it is due, or leave the instant out",
+        )
     loaded, ring, as_of = load_study(home, study_id), keys.read_ring(home), format_timestamp(now)
     window_id = windows.window_id(study_id, at)
     with open_ledger(home, loaded.study) as ledger:
         declaration = _begun(home, ring, study_id, window_id)
         if declaration is None or not WindowFolder(home, declaration.window_key).has(PLAN):
-            prepared = _prepare(home, loaded, ring, ledger.entries, window_id, as_of, lead_s, declaration)
+            entries = _with_waiting(home, ring, study_id, ledger.entries, as_of)
+            prepared = _prepare(home, loaded, ring, entries, window_id, as_of, lead_s, declaration)
         else:
             word = authorizations.held_by_digest(home, ring, study_id, str(declaration.authorization_digest))
             prepared = PreparedWindow(declaration.window_key, word.authorization.record.authorization_id, None)
@@ -98,16 +114,33 @@ def check_next_window(home: Home, study_id: str, as_of: str) -> StandingAuthoriz
         InputError: a file breaks a rule.
     """
     loaded = load_study(home, study_id)
-    return _allowing(home, loaded, read_entries(home, loaded.study), as_of)
+    entries = _with_waiting(home, keys.read_ring(home), study_id, read_entries(home, loaded.study), as_of)
+    return _allowing(home, loaded, entries, as_of)
+
+
+def _with_waiting(home: Home, ring: KeyRing, study_id: str, entries: Entries, as_of: str) -> Entries:
+    """The ledger with one window for each that was prepared, has reserved nothing yet, and is not over (rule 4)."""
+    waiting: dict[str, Entry] = {}
+    for key, facts in window_facts(home).items():
+        if facts.study_id != study_id or not facts.approved or facts.ends_at <= as_of or key in entries:
+            continue
+        try:
+            declaration = WindowFolder(home, key).declaration(ring).record
+        except TascError:
+            continue  # what cannot be verified cannot be sent
+        if declaration.authorization_digest is not None:
+            waiting[key] = Entry(key, declaration.authorization_digest, facts.starts_at, Spend(windows=1))
+    return {**waiting, **entries}
 
 
 def _allowing(home: Home, loaded: LoadedStudy, entries: Entries, as_of: str) -> StandingAuthorization:
     def check(authorization: StandingAuthorization) -> None:
         purpose: Purpose | None = "comparison" if loaded.comparison is not None else None
         allowing.covers_study(authorization, loaded.study.study_id, loaded.protocol_digest, purpose)
+        allowing.covers_prices(authorization, loaded.cost_model_digest)
         for target in loaded.study.targets:
             alias, binding = loaded.endpoints[target.profile_id].alias, loaded.bindings[target.profile_id]
-            allowing.covers_target(authorization, target.profile_id, alias, binding, target.route)
+            allowing.covers_target(authorization, target.profile_id, alias, binding, target.route, target.lane_width)
         wanted = allowing.last_window(authorization, entries)
         allowing.check_spend(authorization, entries, wanted, reference=None, as_of=as_of)
 

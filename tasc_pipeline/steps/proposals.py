@@ -16,13 +16,14 @@ from tasc_collector.errors import InputError
 from tasc_collector.wire.records import read_record_file
 from tasc_pipeline.control.decided import Decided
 from tasc_pipeline.control.proposals import Proposal, propose
+from tasc_pipeline.home import keys
 from tasc_pipeline.home.controller import read_chain
 from tasc_pipeline.home.files import make_folder, write_file
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import LoadedStudy, load_study
 from tasc_pipeline.home.window_index import window_facts
 from tasc_pipeline.home.windows import REPORT, WindowFolder
-from tasc_pipeline.steps.decided import decided_file, read_decided
+from tasc_pipeline.steps.decided import decided_record, read_decided, read_decision_file
 
 BUDGET: Final = "experiment-budget.json"
 HISTORY: Final = "experiment-history.json"
@@ -51,7 +52,8 @@ def propose_next(home: Home, study_id: str, files: ProposalFiles | None = None) 
         InputError: there is no decision or budget, or a file breaks a rule.
     """
     files, loaded = files or ProposalFiles(), load_study(home, study_id)
-    decision = _last_recorded(home, loaded) if files.decision is None else decided_file(loaded, files.decision)
+    named = None if files.decision is None else decided_record(loaded, read_decision_file(files.decision))
+    decision = named or _last_recorded(home, loaded)
     if decision.protocol_digest != loaded.protocol_digest:
         raise InputError(
             "the decision is of another protocol",
@@ -85,12 +87,13 @@ def propose_next(home: Home, study_id: str, files: ProposalFiles | None = None) 
 
 def _last_recorded(home: Home, loaded: LoadedStudy) -> Decided:
     """The decision of the controller's last assessment."""
+    ring = keys.read_ring(home)
     assessments, study_id = read_chain(home, loaded).current.assessments, loaded.study.study_id
     wanted = assessments[-1].decision_digest if assessments else None
     for facts in window_facts(home).values():
         folder = WindowFolder(home, facts.window_key)
         if facts.study_id == study_id and wanted is not None and folder.has(REPORT):
-            decided = read_decided(loaded, folder)
+            decided = read_decided(loaded, folder, ring)
             if wanted == decided.decision_digest:
                 return decided
     raise InputError(

@@ -4,9 +4,11 @@ Rules:
 
 1. A window reserves before it is sampled or sent. A window that is resumed keeps its reservation. One whose
    authorization has expired or was revoked meanwhile sends nothing more; it can still be settled.
-2. Where the runner refuses before it has a journal, nothing was sent, and the reservation is given back whole.
+2. Where the runner refuses before it has a journal, nothing was sent, and the reservation is given back whole by the run
+   that made it. A run that found it there leaves it: the one that made it may be waiting for the window's start.
 3. Closing the window settles: a window that was begun counts as one; calls that may have left count, and the tokens that
-   their answers report, or where one reports none, all that it might have generated.
+   their answers report, or where one reports none, all that it might have generated. What was given back before counts
+   again where envelopes show that calls were sent nevertheless.
 4. A probe reserves and settles in one go, under a name that is used once.
 """
 
@@ -61,12 +63,12 @@ def window_reserved(home: Home, approved: ApprovedPlan, as_of: str) -> Iterator[
         return
     key = approved.plan.record.window_key
     found = _in_force(home, approved, as_of)
-    _reserve(home, approved.study, found, worst_case(approved), key, as_of)
+    new = _reserve(home, approved.study, found, worst_case(approved), key, as_of)
     try:
         yield
     except InputError:
         folder = home.run(key)
-        if not (folder.is_dir() and journal_exists(folder)):
+        if new and not (folder.is_dir() and journal_exists(folder)):
             _settle(home, approved.study, key, Spend(), as_of)
         raise
 
@@ -81,10 +83,16 @@ def settle_window(home: Home, approved: ApprovedPlan, executions: Sequence[Execu
         as_of: now.
     """
     key = approved.plan.record.window_key
-    if approved.authorization is not None:
-        entry = read_entries(home, approved.study.study).get(key)
-        if entry is not None and entry.used is None:
-            _settle(home, approved.study, key, used(approved, entry.reserved, executions), as_of)
+    if approved.authorization is None:
+        return
+    entry = read_entries(home, approved.study.study).get(key)
+    if entry is None:
+        return
+    found = used(approved, entry.reserved, executions)
+    sent = any(execution.envelope is not None for execution in executions)
+    if entry.used is None or (sent and allowing.exceeds(found, entry.used)):
+        with open_ledger(home, approved.study.study) as ledger:
+            ledger.settle(Settled(key, as_of, found))
 
 
 def used(approved: ApprovedPlan, reserved: Spend, executions: Sequence[Execution]) -> Spend:
@@ -157,9 +165,10 @@ def probe_reserved(
     record = held.authorization.record
     allowing.in_force(record, held.revocation, as_of)
     allowing.covers_study(record, loaded.study.study_id, loaded.protocol_digest)
+    allowing.covers_prices(record, loaded.cost_model_digest)
     allowing.covers_effect(record, effect)
-    endpoint = loaded.endpoints[profile_id]
-    allowing.covers_target(record, profile_id, endpoint.alias, loaded.bindings[profile_id], route)
+    endpoint, lane_width = loaded.endpoints[profile_id], loaded.target(profile_id).lane_width
+    allowing.covers_target(record, profile_id, endpoint.alias, loaded.bindings[profile_id], route, lane_width)
     _reserve(home, loaded, held, wanted, word.request, as_of, once=True)
     try:
         yield
@@ -219,7 +228,8 @@ def _in_force(home: Home, approved: ApprovedPlan, as_of: str) -> Held:
 
 def _reserve(
     home: Home, loaded: LoadedStudy, held: Held, wanted: Spend, reference: str, as_of: str, *, once: bool = False
-) -> None:
+) -> bool:
+    """Reserve, and say whether this call did; False where something was reserved before and is not settled."""
     record = held.authorization.record
     with open_ledger(home, loaded.study) as ledger:
         entry = ledger.entries.get(reference)
@@ -240,9 +250,10 @@ def _reserve(
                 wanted,
             )
         ):
-            return
+            return False
         allowing.check_spend(record, ledger.entries, wanted, reference=reference, as_of=as_of)
         ledger.reserve(Reserved(reference, record.digest, as_of, wanted))
+    return entry is None or entry.used is not None
 
 
 def _settle(home: Home, loaded: LoadedStudy, reference: str, spend: Spend, as_of: str) -> None:

@@ -1,4 +1,4 @@
-"""Checking record files of any kind: JSON, NDJSON and the TOML that a person writes.
+"""Checking record files of any kind: JSON, NDJSON and the TOML that a person writes, engine recipes among it.
 
 Every file is checked, also after one that is wrong. A wrong one is named with field, rule and way out; nothing of its
 content is shown.
@@ -6,6 +6,7 @@ content is shown.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,14 @@ from tasc_collector.errors import InputError, TascError, WireError
 from tasc_collector.limits import RECORD_FILE_MAX_BYTES, RECORD_MAX_BYTES
 from tasc_collector.wire.json import RECORD_JSON, parse_json
 from tasc_collector.wire.records import read_bounded
-from tasc_pipeline.home.toml_records import read_toml, toml_version
+from tasc_compute.errors import ComputeError
+from tasc_compute.limits import MAX_RECIPE_BYTES
+from tasc_compute.recipes import SCHEMA as RECIPE
+from tasc_compute.recipes import parse_recipe
+from tasc_pipeline.home.toml_records import read_toml, toml_schema, toml_version
 
 TOML_RECORDS: Final[tuple[type[Record], ...]] = (Study, EndpointFile, DecisionAnswers)
-"""Records that are written in TOML; the field ``version`` says which one a file is."""
+"""Records that are written in TOML; the field ``version`` says which one a file is. A recipe says so in ``schema``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,9 @@ def check_files(paths: list[Path]) -> Iterator[Checked]:
 def _records(path: Path) -> Iterator[tuple[str, str]]:
     """Class name and digest of each record of a file."""
     if path.suffix == ".toml":
+        if toml_schema(path) == RECIPE:
+            yield _recipe(path)
+            return
         record = _toml(path)
         yield type(record).__name__, record.digest
         return
@@ -74,6 +82,18 @@ def _record(data: bytes, where: str) -> tuple[str, str]:
     return cls.__name__, cls.digest_of(cls.from_value(value, where=where).value)
 
 
+def _recipe(path: Path) -> tuple[str, str]:
+    """A recipe has no canonical form: its digest is that of its bytes."""
+    data = read_bounded(path, MAX_RECIPE_BYTES)
+    try:
+        recipe = parse_recipe(data, str(path), path.parent.absolute())
+    except ComputeError as error:
+        raise InputError(
+            error.what, where=error.where, field=error.field, rule=error.rule, way_out=error.way_out
+        ) from None
+    return type(recipe).__name__, f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
 def _toml(path: Path) -> Record:
     version = toml_version(path)
     known = {str(cls.model_fields["version"].default): cls for cls in TOML_RECORDS}
@@ -83,7 +103,7 @@ def _toml(path: Path) -> Record:
             "the file does not say which record it is",
             where=str(path),
             field="version",
-            rule=f"one of {', '.join(known)}",
-            way_out="add it, or check a recipe with: tasc engines",
+            rule=f"one of {', '.join(known)}; of a recipe, schema = {RECIPE}",
+            way_out="add the line that says which",
         )
     return read_toml(cls, path)

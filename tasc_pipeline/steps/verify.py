@@ -16,7 +16,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import LINK, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.collect import run_context
-from tasc_pipeline.steps.collected import Collected, read_collected
+from tasc_pipeline.steps.collected import Collected, SpoolFailed, read_collected
 from tasc_pipeline.steps.metrics import scrapes_digest
 from tasc_pipeline.steps.sampling import device_snapshots_digest
 from tasc_pipeline.warehouse.manifests import read_window
@@ -64,7 +64,11 @@ def verify_window(home: Home, window_key: str) -> list[str]:
 
 
 def findings(home: Home, window_key: str) -> list[Finding]:
-    """Every check, sound or not; a check that cannot be made is not sound."""
+    """Every check, sound or not; a check that cannot be made is not sound.
+
+    Raises:
+        SpoolFailed: the disk has no room to read the journal; that says nothing of the window.
+    """
     return list(_findings(home, window_key))
 
 
@@ -80,12 +84,18 @@ def _findings(home: Home, window_key: str) -> Iterator[Finding]:
     try:
         report = verify_journal(home.run(approved.collected_as), run_context(home, approved, ()).binding, journal_key)
         collected = read_collected(approved, home.run(approved.collected_as), journal_key)
+    except SpoolFailed:
+        raise
     except TascError as error:
         yield Finding("journal", False, str(error))
         return
     ended = "sealed: nothing can be missing at its end" if report.sealed else "not sealed: it may still grow"
+    kept = report.filesystem
     yield Finding(
-        "journal", True, f"{report.records} records in {report.segments} segments, chain and MACs right, {ended}"
+        "journal",
+        True,
+        f"{report.records} records in {report.segments} segments, chain and MACs right, {ended}; "
+        f"file system {kept.type} is {kept.trust}: {kept.reason}",
     )
     yield _signatures(approved, collected)
     yield _counts(home, window_key, approved, collected, report.head)

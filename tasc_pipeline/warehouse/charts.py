@@ -220,6 +220,7 @@ _TITLES = {
     "utilization": "device utilization",
     "memory_used": "device memory in use",
     "power": "device power",
+    "temperature": "device temperature",
 }
 
 

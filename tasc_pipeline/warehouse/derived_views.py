@@ -1,4 +1,4 @@
-"""Views that are computed from others: pairs, coverage, current windows."""
+"""Views that are computed from others: pairs, coverage, current windows, a study with its forks."""
 
 from __future__ import annotations
 
@@ -140,3 +140,32 @@ def windows_current(window_columns: tuple[tuple[str, str], ...]) -> DerivedView:
         "SELECT * FROM windows QUALIFY row_number() OVER (\n"
         "    PARTITION BY study_id, window_id ORDER BY revision DESC, window_key\n) = 1",
     )
+
+
+LINEAGE = DerivedView(
+    "lineage",
+    "A study and all its forks as one story: the newest revision of every window, with its results. A window that was "
+    "not assessed has one row without a result. Studies of one lineage differ in their rules, so results are set side "
+    "by side here and never added up.",
+    (
+        ("lineage_id", "The study that the first fork was made from; a study that was not forked is its own lineage."),
+        ("study_id", "Study of the window."),
+        ("predecessor_study_id", "Study that this one was forked from, null where it was not."),
+        ("window_key", "Partition key of the sealed window."),
+        ("window_id", "Readable id of the window; the same for all its revisions."),
+        ("revision", "Revision of the window, the newest."),
+        ("window_class", "observation or decisive."),
+        ("purpose", "What was collected: comparison, development, holdout, window or monitoring."),
+        ("event_time_start", "First instant of the window; order by it."),
+        ("candidate_profile_id", "Candidate of a comparison; null for a decision."),
+        ("result", "no-worse, worse, undecided; PASS, HOLD, INSUFFICIENT_EVIDENCE or STALE; null if not assessed."),
+        ("sentence", "The result in one sentence."),
+        ("coverage", "As assessed. [share]"),
+        ("as_of", "Instant the assessment speaks for."),
+    ),
+    "SELECT\n"
+    "    windows.lineage_id, windows.study_id, windows.predecessor_study_id, windows.window_key, windows.window_id,\n"
+    "    windows.revision, windows.window_class, windows.purpose, windows.event_time_start,\n"
+    "    decisions.candidate_profile_id, decisions.result, decisions.sentence, decisions.coverage, decisions.as_of\n"
+    "FROM windows_current AS windows LEFT JOIN decisions ON decisions.window_key = windows.window_key",
+)

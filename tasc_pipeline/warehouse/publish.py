@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -41,6 +42,9 @@ WINDOW_FOLDER = "window_key="
 Clock = Callable[[], datetime]
 """The wall clock: an aware instant."""
 
+Rows: TypeAlias = pa.Table
+"""An Arrow table of one warehouse table's columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class ManifestSigner:
@@ -59,7 +63,7 @@ def publish(
     root: Path,
     table: str,
     window_key: str,
-    rows: pa.Table,
+    rows: Rows,
     *,
     sign: ManifestSigner,
     clock: Clock,

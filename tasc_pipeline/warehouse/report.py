@@ -17,6 +17,7 @@ from tasc_collector.contracts.report import (
     Interval,
     ProfileSummary,
 )
+from tasc_pipeline.control.fairness import LOOPBACK_PATH
 from tasc_pipeline.control.sentences import asides
 from tasc_pipeline.warehouse import charts
 from tasc_pipeline.warehouse.blocks import (
@@ -261,7 +262,9 @@ def _fairness_strip(title: str, items: Sequence[FairnessItem]) -> list[Block]:
 def _balance(item: FairnessItem) -> str:
     if item.champion is None or item.candidate is None:
         return "◆ known of one side only"
-    return "⚠ imbalanced" if item.imbalanced else "balanced"
+    if not item.imbalanced:
+        return "balanced"
+    return "⚠ path differs" if item.item == LOOPBACK_PATH else "⚠ imbalanced"
 
 
 def _strip(data: ReportData) -> list[Block]:

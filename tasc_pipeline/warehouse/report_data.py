@@ -20,6 +20,7 @@ STRIP_METRICS = (
     "kv-cache-usage",
     "utilization",
     "power",
+    "temperature",
     "memory_used",
 )
 """Quantities of servers and devices that the strip shows, most telling first."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tasc_collector.errors import InputError
 from tasc_pipeline.warehouse.columns import Column, Kind, Table
-from tasc_pipeline.warehouse.derived_views import COVERAGE, PAIRED_DELTAS, DerivedView, windows_current
+from tasc_pipeline.warehouse.derived_views import COVERAGE, LINEAGE, PAIRED_DELTAS, DerivedView, windows_current
 from tasc_pipeline.warehouse.manifests import Source
 from tasc_pipeline.warehouse.schemas import TABLES, WINDOWS
 
@@ -26,6 +26,7 @@ DERIVED: tuple[DerivedView, ...] = (
     PAIRED_DELTAS,
     COVERAGE,
     windows_current(tuple((column.name, column.comment) for column in WINDOWS.columns)),
+    LINEAGE,
 )
 VIEWS: tuple[str, ...] = (*TABLES, *(view.name for view in DERIVED))
 """Every view, in the order in which they are made."""

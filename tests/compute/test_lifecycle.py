@@ -16,6 +16,7 @@ from tasc_compute.clock import SystemClock
 from tasc_compute.contracts import (
     AlreadyRunning,
     Cancelled,
+    DockerReference,
     EngineId,
     EngineRuntimeKind,
     ExitedEarly,
@@ -34,7 +35,7 @@ from tasc_compute.launchers.base import StopOutcome
 from tasc_compute.launchers.process import ProcessLauncher
 from tasc_compute.launchers.proctable import LinuxProcessTable, ProcessInfo
 from tasc_compute.lifecycle import Compute, Observation, launch, observe, stop, supervise
-from tasc_compute.reservations import ForeignUse, pin, release
+from tasc_compute.reservations import ForeignUse, pin, recover, release
 from tasc_compute.state import Liveness
 
 
@@ -493,6 +494,28 @@ def test_the_launcher_of_a_kind_that_is_not_installed_is_unsupported(compute, ma
     failure = failure_of(compute, dataclasses.replace(order, request=request))
     assert isinstance(failure, Unsupported)
     assert failure.reason == "this installation cannot launch docker; install the extra docker"
+
+
+@pytest.mark.parametrize("reference", [DockerReference("c" * 64), None], ids=["container", "dead-makers-reservation"])
+def test_a_docker_record_keeps_its_lease_where_the_docker_extra_is_missing(compute, make_order, reference):
+    """Another installation made it in the same state folder; here nobody can say whether its container lives."""
+    order = make_order("other")
+    with_device = dataclasses.replace(order, device_count=1, device_pool=("GPU-a",))
+    launched = launch(with_device, compute)
+    held = dataclasses.replace(
+        launched, name="box", ref=reference, runtime=EngineRuntimeKind.DOCKER, nonce="b", port=launched.port + 1
+    )
+    assert stop("other", compute) is StopOutcome.STOPPED
+    compute.store.write(held)
+    assert recover(compute.store, compute.launchers) == ()
+    assert compute.liveness(held) is Liveness.UNKNOWN
+    assert compute.store.held(compute.liveness).devices == {"GPU-a": "box"}
+    assert failure_of(compute, with_device) == NoCapacity(1, 0)
+    assert isinstance(failure_of(compute, make_order("box")), AlreadyRunning)
+    state = InstanceState.STARTING if reference else InstanceState.RESERVING
+    assert supervise(compute).observations["box"].state is state
+    assert stop("box", compute) is StopOutcome.UNREACHABLE
+    assert compute.store.read("box") == held
 
 
 def test_a_callers_interrupt_stops_the_engine(compute, make_order, tmp_path, monkeypatch):

@@ -25,7 +25,8 @@ from tasc_pipeline.warehouse.disk import Disk
 from tests.support.dagster_ui import Served, dagster_ui, wait_until
 from tests.support.window import QUICK, World, world
 
-SLOW = replace(QUICK, ttft_ms=400, itl_ms=5)
+SLOW = replace(QUICK, ttft_ms=1_500, itl_ms=5)
+"""A run lasts long enough for a second one to start beside it, on a busy machine too."""
 CASES = 16
 IN_FLIGHT = 4
 """Most calls that are under way at one time: two lanes of two."""

@@ -12,22 +12,28 @@ from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from dagster._core.definitions.observe import observe
 
 from tasc_collector.contract_servers import Behaviour
+from tasc_collector.contracts.base import Parsed
+from tasc_collector.contracts.collection import CollectionPlan
+from tasc_collector.contracts.operations import KeyRing
 from tasc_collector.contracts.probe import TextVerification
 from tasc_collector.contracts.receipt import CapabilityReceipt
 from tasc_collector.errors import TascError
 from tasc_collector.runtimes.profile import Capability, Effect
 from tasc_pipeline.home import keys, receipts
+from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import load_study
+from tasc_pipeline.home.window_index import window_facts
+from tasc_pipeline.home.windows import PLAN, WindowFolder
 from tasc_pipeline.instance import instance_of
 from tasc_pipeline.probe_jobs import failure_of as dagster_failure
-from tasc_pipeline.probe_requests import passive_probes, receipts_run_out
+from tasc_pipeline.probe_requests import hourly_endpoint_check, passive_probes, receipts_run_out
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import plan
 from tasc_pipeline.steps.endpoints import Problem, endpoints_view
 from tasc_pipeline.steps.new_study import NewStudy, Server, new_study
 from tasc_pipeline.steps.probe import ProbeOptions, probe_endpoint
 from tasc_pipeline.steps.probe_rounds import due_studies
-from tests.support.window import World, now, world
+from tests.support.window import World, fresh_home, now, world
 
 CANARY = ProbeOptions(Effect.INFERENCE_CANARY)
 
@@ -317,6 +323,33 @@ def test_a_server_that_no_longer_reports_what_it_did_in_the_last_window_has_drif
     assert text_of(drifted, "first/champion chatCompletions").startswith("drifted (model_id)")
 
 
+def test_one_plan_per_study_is_read_and_it_is_the_last_whose_signature_holds(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for alias in ("champion", "candidate"):
+        probe_endpoint(made.home, "first", alias, Capability.CHAT_COMPLETIONS, CANARY)
+    windows = [made.approved_window() for _ in range(4)]
+    facts = window_facts(made.home)
+    plans = {key: WindowFolder(made.home, key).plan(keys.read_ring(made.home)).record for key in windows}
+    assert [facts[key].plan_issued_at for key in windows] == [plans[key].issued_at for key in windows]
+    assert windows == sorted(windows, key=lambda key: plans[key].issued_at)
+    read: list[str] = []
+    as_it_is = WindowFolder.plan
+
+    def counted(folder: WindowFolder, ring: KeyRing) -> Parsed[CollectionPlan]:
+        read.append(folder.window_key)
+        return as_it_is(folder, ring)
+
+    monkeypatch.setattr(WindowFolder, "plan", counted)
+    endpoints_view(made.home, at())
+    assert read == windows[-1:]
+    read.clear()
+    forged = made.home.window(windows[-1]) / PLAN
+    forged.write_text(forged.read_text().replace('"sse"', '"json"'))
+    endpoints_view(made.home, at())
+    assert read == [windows[-1], windows[-2]], "a plan that nobody signed is passed over"
+
+
 def test_an_answer_that_contradicts_the_declaration_is_said_at_once(made: World) -> None:
     made.candidate.behaviour = Behaviour(model="another")
     probe_endpoint(made.home, "first", "candidate", Capability.MODEL_DISCOVERY, ProbeOptions(Effect.NON_MUTATING))
@@ -350,6 +383,34 @@ def test_the_schedule_requests_one_run_per_study(made: World) -> None:
     assert request.run_key == "first:20260301T0617"
     assert request.run_config["ops"] == {"probe_study_passively": {"config": {"study": "first", "valid_hours": 24.0}}}
     assert made.inference_calls == (0, 0) and stored(made) == {}
+
+
+def test_the_check_of_receipts_is_on_by_itself_every_hour_because_it_only_reads(
+    made: World, defs: dg.Definitions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hourly_endpoint_check.default_status is dg.DefaultScheduleStatus.RUNNING
+    assert (hourly_endpoint_check.job_name, hourly_endpoint_check.cron_schedule) == ("check_endpoints", "7 * * * *")
+    short = ProbeOptions(Effect.NON_MUTATING, valid_hours=0.001 / 3600)
+    probe_endpoint(made.home, "first", "champion", Capability.LIVENESS, short)
+    before = (made.champion.ledger.requests, made.candidate.ledger.requests)
+    [request] = checks_asked(made.home)
+    assert isinstance(request, dg.RunRequest)
+    assert (request.run_key, request.tags["tasc/effect"]) == ("20260301T0607", "none")
+    assert not verdict_of(defs, made).passed
+    assert (made.champion.ledger.requests, made.candidate.ledger.requests) == before
+    monkeypatch.setenv("TASC_HOME", str(fresh_home(tmp_path / "empty").root))
+    [skipped] = checks_asked(Home(tmp_path / "empty" / "home"))
+    assert isinstance(skipped, dg.SkipReason)
+
+
+def checks_asked(home: Home) -> list[object]:
+    with instance_of(home) as instance:
+        context = dg.build_schedule_context(
+            instance=instance,
+            scheduled_execution_time=datetime(2026, 3, 1, 6, 7, tzinfo=UTC),
+            resources={"state": StateFolder()},
+        )
+        return list(hourly_endpoint_check(context))
 
 
 def test_the_sensor_asks_once_for_each_state_of_the_receipts(made: World, defs: dg.Definitions) -> None:

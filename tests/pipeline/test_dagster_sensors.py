@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tasc_pipeline import sensors
+from tasc_pipeline import notice_sensors, sensors
 from tasc_pipeline.definitions import defs
 from tasc_pipeline.home.notices import stored
 from tasc_pipeline.home.window_index import INDEX, current_keys, window_facts
@@ -18,7 +19,7 @@ from tasc_pipeline.home.windows import DECLARATION, LINK
 from tasc_pipeline.instance import add_partition, instance_of
 from tasc_pipeline.notice_sensors import overdue_windows, run_failures, verdict_notices
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps import collect
+from tasc_pipeline.steps import collect, notices
 from tests.support.window import World, world
 
 
@@ -64,6 +65,76 @@ def test_the_launcher_asks_once_for_an_approved_window_that_is_about_to_start(
     assert [key for key, _ in asked(tick(made, sensors.window_launcher, first.cursor))] == [later]
     monkeypatch.setattr(sensors, "utc_now", at(24 * 3600))
     assert asked(tick(made, sensors.window_launcher)) == [], "a window that is over is never collected"
+
+
+def test_the_launcher_asks_in_the_next_tick_for_what_was_planned_again_and_is_over_its_bound(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = sorted([made.approved_window(lead_s=20), made.approved_window(lead_s=20)])
+    cursor = tick(made, sensors.window_launcher).cursor
+    for number, key in enumerate(keys):
+        path = made.home.window(key) / "approval.json"
+        approval = json.loads(path.read_text())
+        path.unlink()
+        path.write_text(json.dumps(approval | {"planDigest": f"sha256:{number}" + "a" * 63}))
+    monkeypatch.setattr(sensors, "REQUESTS_PER_TICK", 1)
+    rounds = []
+    for _ in range(3):
+        found = tick(made, sensors.window_launcher, cursor)
+        rounds.append(asked(found))
+        cursor = found.cursor
+    assert rounds == [[(keys[0], f"{keys[0]}:0" + "a" * 31)], [(keys[1], f"{keys[1]}:1" + "a" * 31)], []]
+
+
+def test_the_registry_adds_what_is_new_and_remembers_nothing(made: World) -> None:
+    key = made.approved_window()
+    found = tick(made, sensors.window_registry)
+    assert [item.partition_keys for item in found.dynamic_partitions_requests or []] == [[key]]
+    assert found.cursor is None
+    add_partition(made.home, key)
+    assert tick(made, sensors.window_registry).dynamic_partitions_requests == []
+
+
+def look_for_untold(made: World) -> list[str | None]:
+    """Run keys that ``overdue_windows`` requests."""
+    with dg.build_sensor_context(resources={"state": StateFolder()}) as context:
+        found = list(overdue_windows(context))
+    return [item.run_key for item in found if isinstance(item, dg.RunRequest)]
+
+
+def test_a_notice_that_was_kept_and_not_told_is_requested_again_once_an_hour(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = made.approved_window()
+    notices.after_failure(made.home, key, "run-1", "transport")
+    moment = datetime(2026, 11, 29, 10, 5, tzinfo=UTC)
+    monkeypatch.setattr(notice_sensors, "utc_now", lambda: moment)
+    [first] = look_for_untold(made)
+    assert look_for_untold(made) == [first] and str(first).endswith(":2026-11-29T10")
+    moment += timedelta(hours=1)
+    [second] = look_for_untold(made)
+    notices.after_failure(made.home, key, "run-2", "transport")
+    [third] = look_for_untold(made)
+    assert len({first, second, third}) == 3, "an hour later, and where there is more to tell, it is another run"
+    with instance_of(made.home) as instance:
+        assert defs.resolve_job_def("publish_notices").execute_in_process(instance=instance).success
+    assert look_for_untold(made) == []
+
+
+def test_a_run_that_tells_goes_on_after_a_study_that_cannot_and_fails_with_its_name(made: World) -> None:
+    key = made.approved_window()
+    notices.after_failure(made.home, key, "run-1", "transport")
+    bad = made.home.study("a-bad-one")
+    bad.mkdir()
+    (bad / "study.toml").write_text("")
+    (bad / "notices.toml").write_text("agreeing_windows = 0\n")
+    with instance_of(made.home) as instance:
+        job = defs.resolve_job_def("publish_notices")
+        result = job.execute_in_process(instance=instance, raise_on_error=False)
+    [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert failure.user_failure_data is not None
+    assert failure.user_failure_data.metadata["failed"].value == "a-bad-one"
+    assert notices.unpublished(made.home) == [], "the row of the other study is published"
 
 
 def test_the_launcher_leaves_windows_alone_that_nobody_approved_or_that_cannot_be_read(made: World) -> None:

@@ -190,6 +190,7 @@ BY_HAND: Final[tuple[Value, ...]] = (
                 "endpointAlias": "endpoint-a",
                 "endpointBindingDigest": D,
                 "route": "completions",
+                "laneWidth": 2,
             }
         ],
         "effects": ["inference-canary"],
@@ -201,6 +202,7 @@ BY_HAND: Final[tuple[Value, ...]] = (
             "canaryCallsPerDay": 4,
             "costUsdPerDay": 3.5,
         },
+        "costModelDigest": D,
         "issuedAt": AT,
         "expiresAt": LATER,
         "signature": SIGNATURE,

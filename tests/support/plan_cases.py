@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any  # the golden form is plain JSON
 
@@ -80,6 +81,9 @@ KNOBS: dict[str, int | float | str | bool] = {
 KV_CACHE = {EngineId.LLAMACPP: "q8_0", EngineId.EXLLAMAV3: "Q8"}
 """A cache type that the engine knows, where it does not know the common one."""
 
+_EXPLANATION_INDENT = 10
+_EXPLANATION, _FLAG = re.compile(r"\s{2,}(?=[^\s-])"), re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+
 BINARIES = {EngineId.EXLLAMAV3: "/opt/tabbyAPI/main.py"}
 
 
@@ -130,6 +134,20 @@ def requests(engine_id: EngineId) -> Iterator[tuple[str, LaunchRequest]]:
         yield f"one knob: {knob}", request(engine_id, *first, knobs(engine_id, knob))
     for pair in itertools.combinations(KNOBS, 2):
         yield f"two knobs: {', '.join(pair)}", request(engine_id, *first, knobs(engine_id, *pair))
+
+
+def engine_flags(engine_id: EngineId) -> set[str]:
+    """Every flag that a golden plan hands to the engine itself; docker's own are not in a plan's arguments."""
+    return {
+        token for _, item in requests(engine_id) for token in plan_launch(item, PLACES).argv if token.startswith("-")
+    }
+
+
+def flags_in_help(text: str) -> set[str]:
+    """The flags that a ``--help`` text defines: those before the explanation in little indented lines that begin so."""
+    lines = [line.strip() for line in text.splitlines() if len(line) - len(line.lstrip()) < _EXPLANATION_INDENT]
+    heads = [_EXPLANATION.split(line, maxsplit=1)[0] for line in lines if line.startswith("-")]
+    return {flag for head in heads for flag in _FLAG.findall(head)}
 
 
 def golden(engine_id: EngineId) -> dict[str, Any]:

@@ -10,7 +10,8 @@ Procedure:
    this one (``sequential``).
 5. The gates rule (``gates``). In development every policy of the study is ruled and the best of those that pass is
    nominated: by cost, then 95th percentile of E2E, then digest. Holdout and window rule the one frozen policy.
-6. What is not known is said in words, and the result in one sentence (``words``).
+6. What is not known is said in words, and the result in one sentence (``words``). So is evidence that was taken in
+   after the close: figures use it, but the manifest does not name it, so a controller takes the revision's decision.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class DecisionInputs:
         as_of: the instant the assessment speaks for.
         cost_reason: why calls have no cost, null where they have one.
         rejected: evidence that was not trusted, by reason.
+        evidence_after_close: the evidence is not the set that the window's manifest was closed over.
         earlier: what the study's windows before this one left.
         conditions: per profile, load and throttling while the window was open.
     """
@@ -105,6 +107,7 @@ class DecisionInputs:
     as_of: str
     cost_reason: str | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
+    evidence_after_close: bool = False
     earlier: Sequence[DecisionSummary] = ()
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
 
@@ -116,6 +119,9 @@ def assess_decision(inputs: DecisionInputs) -> AssessmentReport:
     counts = counts_of(rows)
     stale = _stale(inputs)
     decision = _stale_result(inputs, stale) if stale else _ruled(inputs, rows)
+    late = words.after_close(window.window_key) if inputs.evidence_after_close and not stale else None
+    if late is not None:
+        decision = decision.model_copy(update={"sentence": f"{decision.sentence} {late}"})
     coverage = next((item.actual for item in decision.gates if item.id == gates.COVERAGE.id), None)
     return AssessmentReport(
         engine=ENGINE,
@@ -136,7 +142,7 @@ def assess_decision(inputs: DecisionInputs) -> AssessmentReport:
         ),
         comparisons=(),
         decision=decision,
-        warnings=(*timing_warnings(rows), *words.warnings(decision)),
+        warnings=(*timing_warnings(rows), *words.warnings(decision), *(() if late is None else (late,))),
         missing=(*missing_words(rows), *words.missing(decision, inputs.rejected, inputs.cost_reason)),
     )
 

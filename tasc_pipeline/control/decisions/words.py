@@ -145,6 +145,14 @@ def stale(reasons: Sequence[str], window_key: str, as_of: str, watermark: str) -
     return text
 
 
+def after_close(window_key: str) -> str:
+    """What stands between this decision and a controller: the manifest was closed over other evidence."""
+    return (
+        "Evidence was taken in after the close, which the window's manifest does not name: the controller takes the "
+        f"decision of a revision only. Run: tasc seal --revise {window_key}."
+    )
+
+
 def waiting(milliseconds: int) -> str:
     """A time to wait, rounded up to a whole minute, or to a second below one."""
     seconds = -(-milliseconds // 1_000)

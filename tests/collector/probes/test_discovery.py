@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasc_collector.contract_servers import Behaviour, ContractServer
-from tasc_collector.errors import InputError
+from tasc_collector.errors import InputError, NotAuthorized
 from tasc_collector.probes.discovery import Discovered, Value, discover, passive_paths
 from tasc_collector.transport.clock import SystemClock
 from tests.support.probing import RUNTIMES
@@ -113,6 +113,27 @@ def test_a_model_of_a_remote_host_is_not_a_local_model() -> None:
         seen = found(server.origin)
         assert seen.model_id == Value("near", "observed")
         assert seen.model_revision == Value("sha256:" + "c" * 64, "observed")
+
+
+@pytest.mark.parametrize("model", ["big:cloud", "big:480b-cloud", "Big:CLOUD", "far", "far:latest"])
+def test_a_declared_model_of_a_remote_host_is_refused_by_its_name_or_its_entry(model: str) -> None:
+    entries = [
+        {"name": "near", "digest": "c" * 64},
+        {"name": "far:latest", "remote_model": "far", "digest": "b" * 64},
+    ]
+    tags = json.dumps({"models": entries})
+    with saying({"/api/version": '{"version":"0.32.5"}', "/api/tags": tags}) as server:
+        with pytest.raises(NotAuthorized) as refused:
+            found(server.origin, model=model)
+        assert found(server.origin, model="near").model_id == Value("near", "observed")
+    assert refused.value.rule == "Ollama passes this model on to a remote host: its name or its entry says so"
+    assert refused.value.way_out == "pull a model to this host and name it: --champion-model or --candidate-model"
+    assert model not in str(refused.value)
+
+
+def test_a_name_like_that_means_nothing_where_the_runtime_passes_nothing_on() -> None:
+    with ContractServer("vllm") as server:
+        assert found(server.origin, model="big:cloud").model_id == Value("big:cloud", "declared")
 
 
 def test_a_development_build_names_no_build() -> None:

@@ -218,7 +218,7 @@ def test_i06_an_answer_of_a_remote_host_is_refused_where_the_runtime_is_local(re
     assert reads("ollama", CHAT, SSE, body).reason is AnswerReason.REMOTE_MODEL
 
 
-@pytest.mark.parametrize("model", ["big:cloud", "big:480b-cloud"])
+@pytest.mark.parametrize("model", ["big:cloud", "big:480b-cloud", "big:Cloud"])
 def test_i06_a_model_id_that_leaves_the_machine_is_never_asked_for(model):
     ollama_profile = get_profile("ollama", "0.32.5")
     generation = Generation(model, 8, stream=True, prompt="Hello")

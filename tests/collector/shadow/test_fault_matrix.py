@@ -19,6 +19,8 @@ from tests.support.runs import envelopes, records, run
 
 MODEL = "org/model"
 SOUND = Behaviour(tokens=6, model=MODEL)
+RETRY_AFTER_S = {"overloaded-429": 7, "unavailable-503": 7}
+"""What a refusal says of the next try stands in the journal; the window does not try again."""
 
 
 class Row(NamedTuple):
@@ -76,13 +78,14 @@ def _collect(folder: Path, faulty: Behaviour, **target: Any) -> tuple[TraceEnvel
 @pytest.mark.parametrize("row", MATRIX, ids=[row.fault for row in MATRIX])
 def test_a_broken_answer_is_never_a_success_and_never_sent_again(row: Row, tmp_path: Path) -> None:
     envelope, outcome, calls = _collect(
-        tmp_path, Behaviour(tokens=6, ttft_ms=1, itl_ms=1, model=MODEL, fault=row.fault)
+        tmp_path, Behaviour(tokens=6, ttft_ms=1, itl_ms=1, model=MODEL, fault=row.fault, retry_after_s=7)
     )
     (attempt,) = envelope.attempts
     assert (attempt.status, attempt.dispatch_state, attempt.failure_category) == (row.status, row.state, row.category)
     assert outcome["reason"] == row.reason
     assert (None if attempt.token_usage.output is None else attempt.token_usage.output.value) == row.output_tokens
     assert (outcome["timeline"]["marks"]["firstTokenNs"] is not None) is row.first_token
+    assert outcome["retryAfterS"] == RETRY_AFTER_S.get(row.fault)
     assert (attempt.observer_timings.first_meaningful_token_at is not None) is row.first_token
     assert (envelope.terminal_output_id is not None) is (row.status == "success")
     assert calls == 1

@@ -121,3 +121,23 @@ def test_warm_up_calls_are_remembered_by_their_lease_and_never_counted() -> None
     assert ledger.executions == {}
     with pytest.raises(JournalCorrupt):
         ledger.note(RecordKind.LEASE, "warmup-a-0000", LEASE, 4)
+
+
+def admitted(host: str | None) -> tuple[RecordKind, dict[str, Any]]:
+    return RecordKind.ADMISSION, {"pairs": 1} if host is None else {"pairs": 1, "host": host}
+
+
+@pytest.mark.parametrize(
+    ("moves", "host"),
+    [
+        ((admitted("one"), I, L), "one"),
+        ((admitted("one"), I, L, admitted("two")), "one"),
+        ((admitted("one"), I, L, NOT_SENT, admitted("two"), L), "two"),
+        ((admitted(None), I, L), "of the lock file"),
+        ((admitted("one"), admitted(None), I, L), "of the lock file"),
+        ((admitted(None), I, L, admitted(None)), ""),
+        ((admitted(None), I, L, admitted("two")), ""),
+    ],
+)
+def test_the_admission_before_a_lease_says_on_which_host_it_was_made(moves: tuple, host: str) -> None:  # type: ignore[type-arg]
+    assert fold(*moves).leased_on(TRACE, "of the lock file") == host

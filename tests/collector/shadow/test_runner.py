@@ -15,7 +15,7 @@ from tasc_collector.contracts.protocol import RouteSignalDefinition
 from tasc_collector.errors import DigestMismatch, InputError, JournalFailed, JournalFull, JournalLocked, NotAuthorized
 from tasc_collector.journal import Journal, RecordKind
 from tasc_collector.journal.lock import Owner
-from tasc_collector.shadow import preflight
+from tasc_collector.shadow import preflight, runner
 from tasc_collector.shadow.arrivals import arrivals_digest
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.runner import run_blocking, run_window
@@ -175,30 +175,83 @@ def test_a_run_cancelled_twice_writes_that_its_calls_may_have_been_sent() -> Non
     assert result.states == {"sent_unknown": 2, "success": 4} and set(server.sent.values()) == {1}
 
 
-def test_a_lease_from_this_host_is_settled_at_once_and_from_another_after_it_expired() -> None:
-    machine, server = Machine(), MemoryServer()
+def on_host(patch: pytest.MonkeyPatch, name: str) -> None:
+    """What follows runs on a host of this name."""
+    patch.setattr("tasc_collector.journal.lock.platform.node", lambda: name)
+
+
+def killed_in_a_call(machine: Machine, server: MemoryServer) -> Setup:
+    """A window whose first run was killed while it waited for its first answer."""
     process = Process(machine, Fault(1, "kill", frozenset({"net-receive"})))
     setup = window(plan=ONE_AT_A_TIME, at_ms=SteppedClock().wall_ns() // 1_000_000)
     killed = memory_run(MemoryServer(process.step, server.sent), machine.disk, setup=setup)
-    killed = dataclasses.replace(killed, fs=process.fs)
     with pytest.raises((Killed, JournalFailed)):
-        run(killed)
+        run(dataclasses.replace(killed, fs=process.fs))
     machine.disk.end_process()
-    _rewrite_owner(machine.disk, "another-host")
-    elsewhere = memory_run(server, machine.disk, setup=setup)
-    first = run(elsewhere)
-    assert (first.status, first.states) == ("partial", {"success": 5, "pending": 1}), (
-        "its sender may still wait for the answer"
-    )
-    _rewrite_owner(machine.disk, "another-host")
-    later = memory_run(server, machine.disk, setup=setup, clock=SteppedClock(6_000))
-    assert run(later).states == {"success": 5, "sent_unknown": 1}
+    return setup
+
+
+OPEN, SETTLED = {"success": 5, "pending": 1}, {"success": 5, "sent_unknown": 1}
+
+
+def test_a_lease_from_this_host_is_settled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, server = Machine(), MemoryServer()
+    on_host(monkeypatch, "host-1")
+    setup = killed_in_a_call(machine, server)
+    _rewrite_owner(machine.disk, b'{"host":"hos')  # torn between its truncation and its write: the admission tells
+    assert run(memory_run(server, machine.disk, setup=setup)).states == SETTLED
     assert set(server.sent.values()) == {1}
 
 
-def _rewrite_owner(disk: MemoryDisk, host: str) -> None:
+@pytest.mark.parametrize(("host", "later_ms"), [("host-1", 0), ("host-2", 6_000), ("host-3", 6_000)])
+def test_a_lease_from_another_host_waits_for_its_expiry_however_many_runs_there_are(
+    monkeypatch: pytest.MonkeyPatch, host: str, later_ms: int
+) -> None:
+    machine, server = Machine(), MemoryServer()
+    on_host(monkeypatch, "host-1")
+    setup = killed_in_a_call(machine, server)
+    on_host(monkeypatch, "host-2")
+    for _ in range(3):
+        result = run(memory_run(server, machine.disk, setup=setup))
+        assert (result.status, result.states) == ("partial", OPEN), "its sender may still wait for the answer"
+    on_host(monkeypatch, host)
+    assert run(memory_run(server, machine.disk, setup=setup, clock=SteppedClock(later_ms))).states == SETTLED
+    assert set(server.sent.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("owner", "here", "states"),
+    [
+        (None, "host-1", SETTLED),
+        (None, "host-2", OPEN),
+        (b"", "host-1", OPEN),
+        (b'{"host":"host-1","pi', "host-1", OPEN),
+    ],
+    ids=["same-host", "another-host", "empty", "torn"],
+)
+def test_where_the_admission_names_no_host_the_lock_file_tells_once(
+    monkeypatch: pytest.MonkeyPatch, owner: bytes | None, here: str, states: dict[str, int]
+) -> None:
+    """Journals that were begun before admissions had the field."""
+    machine, server, admission = Machine(), MemoryServer(), runner._admission
+
+    def older(*arguments: Any, **options: Any) -> dict[str, Any]:
+        return {name: value for name, value in admission(*arguments, **options).items() if name != "host"}
+
+    on_host(monkeypatch, "host-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "_admission", older)
+        setup = killed_in_a_call(machine, server)
+    if owner is not None:
+        _rewrite_owner(machine.disk, owner)
+    on_host(monkeypatch, here)
+    for _ in range(2):
+        assert run(memory_run(server, machine.disk, setup=setup)).states == states
+    assert run(memory_run(server, machine.disk, setup=setup, clock=SteppedClock(6_000))).states == SETTLED
+
+
+def _rewrite_owner(disk: MemoryDisk, text: bytes) -> None:
     inode = disk.names[FOLDER / "owner.lock"]
-    text = b'{"host":"%s","pid":1,"since":"2026-01-01T00:00:00.000Z"}' % host.encode()
     inode.seen[:] = inode.kept[:] = text
 
 
@@ -446,6 +499,26 @@ def test_an_open_load_follows_the_plans_trace_and_no_other() -> None:
         run(memory_run(server, setup=window(plan={"load_model": short}), arrivals=arrivals[:2]))
     assert server.connects == 0
     assert run(dataclasses.replace(context, arrivals=arrivals)).states == {"success": 6}
+
+
+def test_a_cancelled_open_load_writes_the_answers_that_it_had_asked_for() -> None:
+    """The run waits for an arrival in a minute, and calls are in flight."""
+    arrivals = (0.0, 0.0, 60.0)
+    load = {"kind": "open", "arrival": "trace", "trace_digest": arrivals_digest(arrivals), "maximum_concurrency": 8}
+    server = MemoryServer()
+    context = memory_run(server, setup=window(plan={"load_model": load}), arrivals=arrivals)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(run_window(context, StopSignal(), show=lambda _: None))
+        server.on_request = lambda: task.cancel() if sum(server.sent.values()) == 1 else None  # before the answer
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    sent = sum(server.sent.values())
+    assert 0 < sent < 6
+    assert [envelope.attempts[-1].dispatch_state for envelope in envelopes(context)] == ["completed"] * sent
+    assert run(context, send=False).states == {"success": sent, "pending": 6 - sent}
 
 
 def test_a_warm_up_call_is_made_once_in_a_windows_life() -> None:

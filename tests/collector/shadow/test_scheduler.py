@@ -133,6 +133,64 @@ def test_an_open_load_counts_waiting_from_the_scheduled_time() -> None:
     assert [later - queued[0] for later in queued] == [0, NANOSECOND // 1000, NANOSECOND // 500]
 
 
+TRACE = OpenLoad(kind="open", arrival="trace", trace_digest="sha256:" + "0" * 64, maximum_concurrency=8)
+HOUR_S = 3_600.0
+
+
+def test_a_failure_ends_an_open_loads_wait_for_the_next_arrival_and_drains() -> None:
+    """The second pair fails at once, the first one ends later, the third would start in an hour."""
+    ended: list[str] = []
+
+    async def run_one(pair: Pair, profile: str, queued_ns: int) -> None:
+        if pair.case.case_id == "case-00002":
+            raise RuntimeError("broken")
+        await asyncio.sleep(0.01)
+        ended.append(profile)
+
+    async def check() -> None:
+        running = run_pairs(pairs(3), TRACE, "serial", run_one, now_ns=Clock(), stop=stop, arrivals=[0.0, 0.0, HOUR_S])
+        with pytest.raises(RuntimeError, match="broken"):
+            await asyncio.wait_for(running, 20)
+
+    stop = StopSignal()
+    asyncio.run(check())
+    assert ended == ["b"], "the call that was in flight, and none after the failure"
+    assert stop.reason == "failed"
+
+
+@pytest.mark.parametrize("cancels", [1, 2])
+def test_a_cancelled_open_load_waits_for_its_calls_and_at_the_second_time_hands_it_on(cancels: int) -> None:
+    started, let_end, told = asyncio.Event(), asyncio.Event(), []
+
+    async def run_one(pair: Pair, profile: str, queued_ns: int) -> None:
+        started.set()
+        try:
+            await let_end.wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+        told.append("ended")
+
+    async def check() -> None:
+        task = asyncio.create_task(
+            run_pairs(pairs(2), TRACE, "serial", run_one, now_ns=Clock(), stop=stop, arrivals=[0.0, HOUR_S])
+        )
+        await started.wait()
+        for _ in range(cancels):
+            task.cancel()
+            for _ in range(10):
+                await asyncio.sleep(0)
+        assert task.done() is (cancels == 2)
+        let_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    stop = StopSignal()
+    asyncio.run(check())
+    assert told == (["ended"] if cancels == 1 else ["cancelled"])
+    assert stop.reason == "cancelled"
+
+
 def test_constant_and_poisson_arrivals() -> None:
     constant = arrival_offsets(
         OpenLoad(kind="open", arrival="constant", rate_per_second=4.0, maximum_concurrency=1), None

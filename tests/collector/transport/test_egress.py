@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,16 @@ from tasc_collector.errors import InputError
 from tasc_collector.secrets import SecretStore
 from tasc_collector.transport.check import CheckStep, EndpointCheck, check_endpoint
 from tasc_collector.transport.clock import SystemClock
-from tasc_collector.transport.egress import EgressRule, Reach, egress_of, network_policy, systemd_lines
+from tasc_collector.transport.egress import (
+    WEBHOOK,
+    EgressRule,
+    Reach,
+    WebhookPlace,
+    egress_of,
+    nameservers,
+    network_policy,
+    systemd_lines,
+)
 from tasc_collector.transport.network import SystemNetwork
 from tests.support import chains
 from tests.support.calls import LabNetwork, policy_for
@@ -41,16 +52,79 @@ def test_every_host_port_and_network_of_the_studies_is_listed_once() -> None:
     assert found == RULES
 
 
-def test_systemd_lines_deny_everything_else() -> None:
-    lines = systemd_lines(RULES, {"api.example.com": ["93.184.216.34"]})
-    assert lines[:2] == ["[Service]", "IPAddressDeny=any"]
-    assert [line.split()[0] for line in lines[2:]] == [
+def test_the_webhook_of_a_studys_notices_is_listed_and_says_that_it_is_one() -> None:
+    opened = extension_for(cidrs=["10.20.0.0/16"])
+    found = egress_of(
+        [(policy_for("https://api.example.com"), None)],
+        [
+            WebhookPlace("https://hooks.example.com", "notices"),
+            WebhookPlace("https://api.example.com", "notices"),
+            WebhookPlace("https://hooks.cluster.local", "main", opened),
+        ],
+    )
+    assert found == (
+        EgressRule("api.example.com", 443, Reach.PUBLIC, (), ("main", WEBHOOK)),
+        EgressRule("hooks.cluster.local", 443, Reach.PRIVATE, ("10.20.0.0/16",), (WEBHOOK,)),
+        EgressRule("hooks.example.com", 443, Reach.PUBLIC, (), (WEBHOOK,)),
+    )
+    lines = systemd_lines(found, {"hooks.example.com": ["93.184.216.34"]}, [])
+    assert "IPAddressAllow=93.184.216.34/32" in lines and "IPAddressAllow=10.20.0.0/16" in lines
+    assert len(json.loads(network_policy(found, name="tasc"))["spec"]["egress"]) == 4, "and names are looked up"
+    with pytest.raises(InputError):
+        egress_of([], [WebhookPlace("https://10.0.0.1", "notices")])
+
+
+def test_systemd_lines_deny_everything_else_and_hold_no_comment_after_a_value() -> None:
+    assert systemd_lines(RULES, {"api.example.com": ["93.184.216.34"]}, ["10.255.0.2", "fe80::1"]) == [
+        "[Service]",
+        "IPAddressDeny=any",
+        "# the resolver: names are looked up there for every call",
+        "IPAddressAllow=10.255.0.2/32",
+        "IPAddressAllow=fe80::1/128",
+        "# 1.1.1.1:443",
         "IPAddressAllow=1.1.1.1/32",
+        "# 127.0.0.1:8000",
         "IPAddressAllow=127.0.0.1/32",
+        "# api.example.com:443",
         "IPAddressAllow=93.184.216.34/32",
+        "# gpu.cluster.local:8443",
         "IPAddressAllow=10.20.0.0/16",
     ]
-    assert any(line.startswith("# api.example.com:443") for line in systemd_lines(RULES, {}))
+
+
+def test_systemd_lines_say_where_a_public_name_is_not_looked_up_and_open_no_resolver_for_literals() -> None:
+    unknown = systemd_lines(RULES[2:3], {}, ["127.0.0.53"])
+    assert unknown[2:] == [
+        "# the resolver: names are looked up there for every call",
+        "IPAddressAllow=127.0.0.53/32",
+        "# api.example.com:443 is a public name; its addresses change: see them with --resolve",
+    ]
+    assert systemd_lines(RULES[:1], {}, ["127.0.0.53"])[2:] == ["# 1.1.1.1:443", "IPAddressAllow=1.1.1.1/32"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_takes_every_line_without_a_complaint(tmp_path: Path) -> None:
+    lines = systemd_lines(RULES, {"api.example.com": ["93.184.216.34"]}, ["127.0.0.53", "fe80::1"])
+    unit = tmp_path / "tasc-check.service"
+    unit.write_text("\n".join([*lines, "ExecStart=/bin/true", ""]))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert [line for line in done.stderr.splitlines() if "IPAddress" in line or "ignoring" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# made by a tool\nsearch example.com\nnameserver 10.0.0.2\nnameserver 10.0.0.2\n", ("10.0.0.2",)),
+        ("nameserver 127.0.0.53\noptions edns0 trust-ad\n", ("127.0.0.53",)),
+        ("nameserver fe80::1%eth0\nnameserver\t9.9.9.9 # second\n", ("fe80::1", "9.9.9.9")),
+        ("nameserver none\nnameserver\n", ("127.0.0.1", "::1")),
+        ("", ("127.0.0.1", "::1")),
+    ],
+)
+def test_the_resolvers_of_a_host_are_read_from_its_file(text: str, found: tuple[str, ...]) -> None:
+    assert nameservers(text) == found
 
 
 def test_a_network_policy_opens_exactly_the_ports_and_never_a_refused_block() -> None:

@@ -128,7 +128,8 @@ def test_a_client_certificate_is_presented_where_there_is_one(tmp_path: Path) ->
     assert len(server.requests) == 1
 
 
-def test_the_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("no_proxy", [None, "*"])
+def test_the_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_proxy: str | None) -> None:
     keys, trap = tmp_path / "keys.log", tmp_path / "trap.pem"
     other = chains.issue("trap root", None, ca=True)
     trap.write_text(other.pem)
@@ -137,7 +138,10 @@ def test_the_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    monkeypatch.setenv("NO_PROXY", "*")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        if no_proxy is not None:
+            monkeypatch.setenv(name, no_proxy)
     context_for.cache_clear()
     trapped = chains.Chain(chains.issue("leaf", other, san=[chains.dns(chains.HOST)]))
     with RawServer(play, tls=trapped.server_context(tmp_path)) as server:

@@ -63,8 +63,12 @@ def test_an_authorization_from_its_first_to_its_last_word(made: World, tasc: Tas
     assert refusal in said
     code, said = tasc("status")
     assert code == 0 and refusal in said and "1 too many" in said
+    code, said = tasc("authorize", "new", "first", *ROOM, "--id", "smaller")
+    assert code == 0 and "in force beside it: hourly; what they allow adds up" in said
+    code, said = tasc("authorize", "revoke", "first", "smaller")
+    assert code == 0
     code, said = tasc("authorize", "revoke", "first", "hourly", "--reason", "budget-frozen")
-    assert code == 0 and "first/hourly is revoked since " in said
+    assert code == 0 and "first/hourly is revoked since " in said and "stop it with SIGTERM" in " ".join(said.split())
     code, said = tasc("authorize", "show", "first")
     assert code == 0 and "was revoked" in said and "(budget-frozen)" in said
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tasc_collector.contracts.collection import (
     AuthorizationRevocation,
@@ -24,8 +25,10 @@ from tasc_pipeline.control.authorizations import (
     canary_spend,
     check_spend,
     covers_effect,
+    covers_prices,
     covers_study,
     covers_target,
+    exceeds,
     first_allowed,
     fold,
     in_force,
@@ -55,11 +58,16 @@ def given(**changes: Any) -> StandingAuthorization:
         "purposes": ("comparison",),
         "targets": (
             AuthorizedTarget(
-                profile_id="champion", endpoint_alias="one", endpoint_binding_digest=D2, route="completions"
+                profile_id="champion",
+                endpoint_alias="one",
+                endpoint_binding_digest=D2,
+                route="completions",
+                lane_width=4,
             ),
         ),
         "effects": ("inference-canary",),
         "ceilings": Ceilings(**limits),
+        "cost_model_digest": None if limits["cost_usd_per_day"] is None else D3,
         "issued_at": "2026-03-01T00:00:00.000Z",
         "expires_at": "2026-04-01T00:00:00.000Z",
     }
@@ -149,6 +157,34 @@ def test_a_ceiling_on_cost_needs_a_cost_model() -> None:
     assert too_much.what == "0.75 of 1 USD are spent on 2026-03-01; 0.5 more would be 0.25 too many"
 
 
+def test_a_ceiling_on_cost_is_meant_by_the_prices_that_were_there() -> None:
+    word = given(cost_usd_per_day=1.0)
+    covers_prices(word, D3)
+    covers_prices(given(), D1)
+    covers_prices(given(), None)
+    for other in (D1, None):
+        with pytest.raises(NotAuthorized, match="was given for another cost model than the study has now") as caught:
+            covers_prices(word, other)
+        assert (caught.value.field, caught.value.rule) == ("costModelDigest", D3)
+    for changes in ({"cost_usd_per_day": 1.0, "cost_model_digest": None}, {"cost_model_digest": D3}):
+        with pytest.raises(ValidationError, match="costModelDigest is given exactly where"):
+            given(**changes)
+
+
+@pytest.mark.parametrize(
+    ("one", "more"),
+    [
+        (Spend(1, 6, 26, 0, None), False),
+        (Spend(1, 7, 26, 0, None), True),
+        (Spend(0, 6, 27, 0, None), True),
+        (Spend(1, 6, 26, 0, 0.5), True),
+        (Spend(), False),
+    ],
+)
+def test_a_spend_exceeds_another_where_anything_of_it_is_more(one: Spend, more: bool) -> None:
+    assert exceeds(one, Spend(1, 6, 26, 0, None)) is more
+
+
 def test_a_ledger_that_settles_what_was_never_reserved_is_refused() -> None:
     with pytest.raises(InputError, match="settles what was never reserved"):
         fold([Settled("w1", NOON, Spend())])
@@ -179,27 +215,36 @@ def test_time_and_revocation_are_said_with_how_long_ago() -> None:
 def test_study_protocol_purpose_target_route_and_effect_are_each_named() -> None:
     word = given(effects=("consumptive",))
     covers_study(word, "first", D1, "comparison")
-    covers_target(word, "champion", "one", D2, "completions")
+    covers_target(word, "champion", "one", D2, "completions", 4)
     covers_effect(word, "consumptive")
     for check, field, said in (
         (lambda: covers_study(word, "second", D1), "studyId", "is for another study"),
         (lambda: covers_study(word, "first", D2), "protocolDigest", "another comparison or protocol"),
         (lambda: covers_study(word, "first", D1, "holdout"), "purposes", "does not speak for purpose holdout"),
-        (lambda: covers_target(word, "other", "one", D2, "completions"), "targets", "does not name the profile other"),
         (
-            lambda: covers_target(word, "champion", "one", D3, "completions"),
+            lambda: covers_target(word, "other", "one", D2, "completions", 4),
+            "targets",
+            "does not name the profile other",
+        ),
+        (
+            lambda: covers_target(word, "champion", "one", D3, "completions", 4),
             "targets.endpointBindingDigest",
             "is for another endpoint of champion",
         ),
         (
-            lambda: covers_target(word, "champion", "two", D2, "completions"),
+            lambda: covers_target(word, "champion", "two", D2, "completions", 4),
             "targets.endpointBindingDigest",
             "is for another endpoint of champion",
         ),
         (
-            lambda: covers_target(word, "champion", "one", D2, "responses"),
+            lambda: covers_target(word, "champion", "one", D2, "responses", 4),
             "targets.route",
             "does not allow champion to be called on responses",
+        ),
+        (
+            lambda: covers_target(word, "champion", "one", D2, "completions", 5),
+            "targets.laneWidth",
+            "allows champion a lane of 4 calls at once, not 5",
         ),
         (lambda: covers_effect(word, "inference-canary"), "effects", "does not name the effect inference-canary"),
     ):

@@ -156,6 +156,18 @@ def test_conditions_of_the_servers_stand_in_the_strip_and_in_the_sentence() -> N
     assert result.sentence.endswith("Not equal on both sides: load at the servers differs.")
 
 
+def test_a_side_that_alone_is_reached_over_loopback_has_a_path_that_differs() -> None:
+    forwarded = {"champion": Conditions(loopback=True), "candidate": Conditions(loopback=False)}
+    result = compare(question(), rows(17), conditions=forwarded)
+    items = {item.item: item for item in result.fairness}
+    path = items["loopback-path"]
+    assert (path.champion, path.candidate, path.unit, path.imbalanced) == (1.0, 0.0, "yes-no", True)
+    assert result.sentence.endswith("Not equal on both sides: path differs (one side is reached over loopback).")
+    for same in (Conditions(loopback=True), Conditions(loopback=False), Conditions()):
+        alike = compare(question(), rows(17), conditions={"champion": same, "candidate": same})
+        assert "path differs" not in alike.sentence
+
+
 def test_a_recurring_study_is_ruled_on_its_sequence() -> None:
     earlier = []
     for window in range(4):

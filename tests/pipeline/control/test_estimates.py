@@ -26,6 +26,26 @@ def test_no_other_period_is_taken(every: str) -> None:
 
 def test_an_estimate_says_where_there_is_no_cost_model() -> None:
     assert estimate_text(ONE) == (
-        "12 calls and 2 warm-up calls, at most 98 output tokens, about 0.25 minutes, at most 0.00 USD (modeled)"
+        "12 calls and 2 warm-up calls, at most 98 output tokens, about 0.25 minutes (assuming 20 tokens/s), "
+        "at most 0.0040 USD (modeled)"
     )
+    assert "about 0.25 minutes, at most" in estimate_text(ONE, rated=True), "an open load has its rate"
     assert estimate_text(ONE.model_copy(update={"cost_usd": None})).endswith("no cost model")
+
+
+@pytest.mark.parametrize(
+    ("usd", "said"),
+    [
+        (0.0, "0.00"),
+        (0.000001, "0.0000010"),
+        (0.0000761, "0.000077"),
+        (0.0991, "0.100"),
+        (0.101, "0.11"),
+        (1.0, "1.00"),
+        (1.001, "1.01"),
+        (0.1, "0.10"),
+        (1234.561, "1234.57"),
+    ],
+)
+def test_a_cost_at_most_is_rounded_up(usd: float, said: str) -> None:
+    assert estimate_text(ONE.model_copy(update={"cost_usd": usd})).endswith(f", at most {said} USD (modeled)")

@@ -88,6 +88,13 @@ def test_a_missing_window_is_told_after_two_periods() -> None:
     assert period_ms([start], None) is None and period_ms([start], 15.0) == 900_000
 
 
+def test_a_guessed_period_is_at_least_an_hour_and_a_named_one_is_as_named() -> None:
+    starts = ["2026-11-29T09:00:00.000Z", "2026-11-29T09:00:07.000Z"]
+    assert period_ms(starts, None) == 3_600_000
+    assert period_ms(starts, 1.0) == 60_000
+    assert period_ms(["2026-11-29T06:00:00.000Z", "2026-11-29T09:00:00.000Z"], None) == 10_800_000
+
+
 def test_a_notice_holds_nothing_but_its_words() -> None:
     notice = failed_run("study", "w.r01-00000000", "transport", at=AT.format(0))
     assert notice.to_json() == {

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasc_pipeline.steps.conditions import throttled_share
+from tasc_pipeline.steps.conditions import over_loopback, throttled_share
 
 
 def snapshot(phase: str, *throttled: bool | None, count: int | None = None) -> SimpleNamespace:
@@ -14,6 +14,11 @@ def snapshot(phase: str, *throttled: bool | None, count: int | None = None) -> S
     ]
     host = {} if count is None else {"cpuThrottleCount": count}
     return SimpleNamespace(phase=phase, snapshot={"accelerators": devices, "host": host})
+
+
+@pytest.mark.parametrize(("transport", "loopback"), [("loopback-http", True), ("https", False)])
+def test_the_plan_says_which_server_is_reached_over_loopback(transport: str, *, loopback: bool) -> None:
+    assert over_loopback(SimpleNamespace(transport=transport)) is loopback  # type: ignore[arg-type]  # reads this field only
 
 
 def test_devices_that_tell_are_counted_while_the_window_is_open() -> None:

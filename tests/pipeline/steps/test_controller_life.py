@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
+
+from tasc_collector.canonical import canonical_bytes
 from tasc_collector.contracts.controller import ControllerSnapshot
 from tasc_collector.contracts.proposal import ExperimentBudget, ProposedExperiment
 from tasc_collector.contracts.scalars import parse_timestamp
+from tasc_collector.errors import DigestMismatch
 from tasc_pipeline.control.controller_replay import replay
 from tasc_pipeline.home.windows import REPORT, WindowFolder
 from tasc_pipeline.steps import close, collect, controller, seal
@@ -72,6 +78,18 @@ def revised(made: DecisionWorld, key: str) -> str:
     return collected(made, seal.revise(made.home, key, over).window_key)
 
 
+@contextmanager
+def edited_verdict(made: DecisionWorld, key: str) -> Iterator[None]:
+    """Somebody writes another status into a window's report, until the block ends."""
+    path = WindowFolder(made.home, key).path / REPORT
+    sound = path.read_bytes()
+    value = json.loads(sound)
+    value["decision"]["status"] = "HOLD" if value["decision"]["status"] == "PASS" else "PASS"
+    path.write_bytes(canonical_bytes(value))
+    yield
+    path.write_bytes(sound)
+
+
 def test_from_draft_to_a_recommendation(tmp_path: Path) -> None:
     with decision_world(tmp_path, cases=CASES, answers=STATED) as made:
         made.cases.write_text(case_lines())
@@ -88,8 +106,16 @@ def test_from_draft_to_a_recommendation(tmp_path: Path) -> None:
             made.add_scores(scored)
         newest = revised(made, window)
         assert (assessed(made, holdout), assessed(made, newest)) == ("PASS", "PASS")
-        states = [advance(made) for _ in range(4)]
-        assert states == ["SHADOW_ASSESSING", "SHADOW_ASSESSING", "HOLDOUT_CONFIRMED", "PROMOTION_RECOMMENDED"]
+        assert [advance(made) for _ in range(2)] == ["SHADOW_ASSESSING", "SHADOW_ASSESSING"]
+        with edited_verdict(made, holdout):
+            for wanted in ({}, {"window_key": holdout}, {"decision": WindowFolder(made.home, holdout).path / REPORT}):
+                with pytest.raises(DigestMismatch, match="not what the window's records give"):
+                    advance(made, **wanted)
+        # the same report from elsewhere is taken, because its window's records here give it
+        elsewhere = tmp_path / "report.json"
+        elsewhere.write_bytes((WindowFolder(made.home, holdout).path / REPORT).read_bytes())
+        assert advance(made, decision=elsewhere) == "HOLDOUT_CONFIRMED"
+        assert advance(made) == "PROMOTION_RECOMMENDED"
 
         view = controller.show(made.home, STUDY, now() + LATER)
         assert replay(view.chain.snapshots[0], view.chain.events) == view.chain

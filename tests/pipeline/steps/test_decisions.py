@@ -14,16 +14,18 @@ from typer.testing import CliRunner
 
 from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.envelope import TraceEnvelope
+from tasc_collector.contracts.manifest import WindowManifest
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.contracts.scalars import format_timestamp
+from tasc_collector.contracts.sets import evaluator_set_digest
 from tasc_collector.errors import DigestMismatch, InputError
 from tasc_collector.wire.records import read_record
 from tasc_pipeline.assets.assessment import assessments
 from tasc_pipeline.cli.app import build
 from tasc_pipeline.home.studies import load_study
-from tasc_pipeline.home.windows import DECLARATION, REPORT
+from tasc_pipeline.home.windows import DECLARATION, MANIFEST, PLAN, REPORT
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps import assess, catalogue
+from tasc_pipeline.steps import assess, catalogue, plan, seal
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.assess_decision import assess_decision_window
 from tasc_pipeline.steps.close import close
@@ -31,6 +33,8 @@ from tasc_pipeline.steps.decision_inputs import read_material
 from tasc_pipeline.steps.evidence_intake import add_evidence
 from tasc_pipeline.steps.evidence_signing import Evaluator, sign_scores
 from tasc_pipeline.steps.export import export_traces
+from tasc_pipeline.steps.metrics import SCRAPES
+from tasc_pipeline.steps.sampling import DEVICE_SNAPSHOTS
 from tasc_pipeline.warehouse.database import connect
 from tests.support.decision_world import ANSWERS, STUDY, DecisionWorld, decision_world
 from tests.support.window import QUICK, now
@@ -209,7 +213,7 @@ def test_another_analysis_plan_than_the_collected_one_is_refused(made: DecisionW
     before = path.read_bytes()
     try:
         path.write_bytes(study.analysis.record.model_copy(update={"confidence": 0.5}).canonical())
-        with pytest.raises(DigestMismatch, match="analysis plan is not the one"):
+        with pytest.raises(DigestMismatch, match="analysisPlanDigest"):
             judged(made, window)
     finally:
         path.write_bytes(before)
@@ -222,7 +226,7 @@ def test_prices_of_another_digest_are_refused(made: DecisionWorld, window: str) 
     before = path.read_bytes()
     try:
         path.write_bytes(study.cost_model.record.model_copy(update={"model_id": "cheaper"}).canonical())
-        with pytest.raises(DigestMismatch, match="cost model is not the one"):
+        with pytest.raises(DigestMismatch, match="costModelDigest"):
             judged(made, window)
     finally:
         path.write_bytes(before)
@@ -249,3 +253,80 @@ def test_an_analysis_that_was_chosen_late_or_that_nothing_defines_is_refused(
     )
     with pytest.raises(InputError, match=rule):
         read_material(made.home, altered, close(made.home, window), format_timestamp(now()))
+
+
+def test_an_analysis_that_changes_between_windows_is_refused_although_it_keeps_its_date(
+    made: DecisionWorld, window: str
+) -> None:
+    study = load_study(made.home, STUDY)
+    assert study.analysis is not None and study.study.analysis_plan is not None
+    changed = study.analysis.record.model_copy(update={"confidence": 0.7, "seed": "another"})
+    path, key = study.folder / study.study.analysis_plan, made.sealed(lead_s=600.0)
+    before = path.read_bytes()
+    try:
+        path.write_bytes(changed.canonical())
+        with pytest.raises(DigestMismatch, match=f"plan of window {window} names another analysis") as refusal:
+            plan.make_plan(made.home, key, now(), write=True)
+    finally:
+        path.write_bytes(before)
+    assert refusal.value.way_out is not None and refusal.value.way_out.endswith(f"tasc study fork {STUDY}")
+    assert not (made.home.window(key) / PLAN).exists()
+
+    approved = load_approved(made.home, window)
+    issued = approved.plan.record.model_copy(update={"analysis_plan_digest": changed.digest})
+    altered = replace(
+        approved,
+        study=replace(approved.study, analysis=Parsed(changed, changed.to_json())),
+        plan=Parsed(issued, approved.plan.value),
+    )
+    with pytest.raises(DigestMismatch, match=f"plan of window {window} names another analysis"):
+        read_material(made.home, altered, close(made.home, window), format_timestamp(now()))
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "change"),
+    [
+        (SCRAPES, "scrapesDigest", lambda _: b""),
+        (DEVICE_SNAPSHOTS, "deviceSnapshotsDigest", lambda data: data[: data.index(b"\n") + 1]),
+        (MANIFEST, "manifestDigest", lambda data: manifest_over_other_evidence(data)),
+    ],
+)
+def test_a_closed_window_is_not_assessed_from_less_than_its_link_names(
+    made: DecisionWorld, window: str, name: str, field: str, change: Callable[[bytes], bytes]
+) -> None:
+    path = made.home.window(window) / name
+    before = path.read_bytes()
+    less = change(before)
+    assert less != before
+    try:
+        path.write_bytes(less)
+        with pytest.raises(DigestMismatch, match="not what its signed link names") as refusal:
+            assess.assess(made.home, window, now=lambda: now() + timedelta(days=1))
+    finally:
+        path.write_bytes(before)
+    assert refusal.value.field == field and "tasc verify" in (refusal.value.way_out or "")
+
+
+def manifest_over_other_evidence(data: bytes) -> bytes:
+    """The same window's manifest, valid in itself, over no evidence but one made-up piece."""
+    record = read_record(WindowManifest, data).record
+    given = {
+        name: getattr(record, name) for name in WindowManifest.model_fields if name not in ("version", "self_digest")
+    }
+    return WindowManifest.issue(
+        **given | {"evaluator_set_digest": evaluator_set_digest(["sha256:" + "8" * 64])}
+    ).canonical()
+
+
+def test_evidence_that_the_manifest_does_not_name_is_said_until_a_revision_names_it(
+    made: DecisionWorld, window: str, report: AssessmentReport
+) -> None:
+    said = f"tasc seal --revise {window}"
+    assert report.decision is not None and said in report.decision.sentence
+    assert [text for text in report.warnings if said in text]
+    over = now() + timedelta(hours=3)
+    revised = seal.revise(made.home, window, over).window_key
+    close(made.home, revised, now=lambda: over)
+    again = judged(made, revised)
+    assert again.decision is not None and again.decision.status == "PASS", again.decision
+    assert "--revise" not in again.decision.sentence + " ".join(again.warnings)

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tasc_collector.errors import InputError
-from tasc_pipeline.home.windows import REPORT, WindowFolder
+from tasc_collector.errors import InputError, TascError
+from tasc_pipeline.home.studies import load_study
+from tasc_pipeline.home.windows import DECLARATION, LINK, REPORT, WindowFolder
 from tasc_pipeline.steps import collect
 from tasc_pipeline.steps.assess import assess
 from tasc_pipeline.steps.earlier import earlier_windows
-from tests.support.window import World, world
+from tasc_pipeline.steps.seal import SealOptions, seal
+from tests.support.window import World, now, world
 
 
 def _recurring(found: World) -> None:
@@ -45,3 +48,23 @@ def test_a_recurring_study_goes_on_from_its_earlier_windows_and_loses_none(tmp_p
         with pytest.raises(InputError) as refusal:
             assess(found.home, second)
         assert refusal.value.way_out == f"run: tasc assess {first}"
+
+
+def test_a_window_of_other_rules_is_not_verified_and_an_unreadable_one_is_not_passed_over(tmp_path: Path) -> None:
+    with world(tmp_path) as found:
+        rules = load_study(found.home, "first").rules.digest
+        folder = found.home.window(seal(found.home, "first", SealOptions(lead_s=60), now()).window_key)
+        counts = {"planned": 1, "accepted": 1, "notSent": 0, "notAttempted": 0}
+        link = {"closedAt": "2026-03-01T00:00:00.000Z", "planDigest": rules, "counts": counts}
+        (folder / LINK).write_text(json.dumps(link))  # closed, as the index sees it; nobody signed this
+        text = (folder / DECLARATION).read_text()
+        assert text.count(rules) == 1
+        with pytest.raises(InputError):
+            earlier_windows(found.home, rules)
+        (folder / DECLARATION).unlink()
+        (folder / DECLARATION).write_text(text.replace(rules, "sha256:" + "0" * 64))  # the signature holds no more
+        assert earlier_windows(found.home, rules) == {}
+        (folder / DECLARATION).unlink()
+        (folder / DECLARATION).write_text("{")
+        with pytest.raises(TascError):
+            earlier_windows(found.home, rules)

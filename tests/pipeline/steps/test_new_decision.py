@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,6 +227,21 @@ def test_every_wrong_file_is_named_and_the_others_are_still_checked(tmp_path: Pa
         assert path.name in str(error.where)
     assert str(errors[lines]).startswith(f"{lines} line 2")
     assert "no such file" in str(errors[tmp_path / "none.json"])
+
+
+def test_a_recipe_of_an_engine_is_checked_by_its_own_rules(tmp_path: Path) -> None:
+    text = (
+        'schema = "tasc-engine-recipe-v1"\nname = "champion"\nengine = "llamacpp"\nmodel = "tiny.gguf"\n'
+        'served_model_name = "tiny"\n'
+    )
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text(text)
+    bad.write_text(text + "port = 70000\n")
+    found, wrong = check_files([good, bad])
+    assert found.error is None and found.kind == "Recipe"
+    assert found.digest == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    assert wrong.error is not None and wrong.error.way_out
+    assert wrong.error.field == "port" and "bad.toml" in str(wrong.error.where)
 
 
 def test_the_answers_of_the_example_are_complete() -> None:

@@ -18,9 +18,9 @@ from tasc_collector.contracts.operations import CostModel, ProfileCost, TokenPri
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError, NotAuthorized, SecretUnavailable, SignatureError, TascError
 from tasc_collector.shadow.runner import RunResult
-from tasc_pipeline.control.authorizations import Spend
+from tasc_pipeline.control.authorizations import Settled, Spend
 from tasc_pipeline.home import keys
-from tasc_pipeline.home.ledger import read_entries
+from tasc_pipeline.home.ledger import open_ledger, read_entries
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.home.windows import APPROVAL, DECLARATION, LINK, PLAN
 from tasc_pipeline.prepare_jobs import PREPARE_OP, hourly_windows
@@ -28,6 +28,7 @@ from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import assess, close, collect, verify
 from tasc_pipeline.steps.authorize import authorize, lines, revoke, study_lines
 from tasc_pipeline.steps.prepare import prepare_window
+from tasc_pipeline.steps.spending import window_reserved
 from tests.support.authorized import MovedClock, authorized
 from tests.support.window import World, now, world
 
@@ -144,6 +145,31 @@ def test_one_instant_of_a_schedule_makes_one_window(made: World) -> None:
     assert made.inference_calls == (0, 0) and spends(made) == {}
 
 
+def test_no_window_is_prepared_for_an_instant_that_is_far_ahead(made: World) -> None:
+    authorized(made.home)
+    at = now()
+    with pytest.raises(InputError) as caught:
+        prepare_window(made.home, "first", format_timestamp(at + HOUR + timedelta(milliseconds=1)), at)
+    assert caught.value.field == "at" and not any(made.home.windows.iterdir())
+
+
+def test_windows_that_were_prepared_and_not_sent_count_until_they_are_over(made: World) -> None:
+    clock = MovedClock()
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    clock.move_to(noon)
+    authorized(made.home, windows_per_day=2)
+    for second in range(2):
+        prepare_window(made.home, "first", format_timestamp(noon + timedelta(seconds=second)), clock.now())
+    with pytest.raises(NotAuthorized) as caught:
+        prepare_window(made.home, "first", format_timestamp(noon + timedelta(seconds=2)), clock.now())
+    assert caught.value.field == "ceilings.windowsPerDay" and caught.value.what.startswith("2 of 2 windows")
+    assert len(list(made.home.windows.glob("first.*"))) == 2 and spends(made) == {}
+    [line] = study_lines(made.home, format_timestamp(clock.now()))
+    assert "2 of 2 windows" in str(line.refusal)
+    clock.move_to(noon + 6 * HOUR)
+    assert prepare_window(made.home, "first", format_timestamp(clock.now()), clock.now()).estimate is not None
+
+
 def test_a_window_that_a_crash_left_without_its_plan_gets_it(made: World) -> None:
     authorized(made.home)
     at = now()
@@ -247,6 +273,34 @@ def test_a_ceiling_on_cost_counts_prompts_answers_and_warm_up_and_gives_back_wha
     assert 0 < float(spends(made)[key].cost_usd or 0) < worst
 
 
+def test_other_prices_need_another_word(made: World) -> None:
+    priced(made)
+    word = authorized(made.home, cost_usd_per_day=1.0)
+    assert word.cost_model_digest == load_study(made.home, "first").cost_model_digest is not None
+    key = prepared(made)
+    path = made.home.study("first") / "cost-model.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"outputUsdPerMillion":10', b'"outputUsdPerMillion":1'))
+    assert path.read_bytes() != whole
+    with pytest.raises(NotAuthorized) as caught:
+        prepared(made, now() + timedelta(minutes=1))
+    assert caught.value.field == "costModelDigest"
+    with pytest.raises(InputError) as refused:
+        collect.collect(made.home, key, show=nothing)
+    assert refused.value.field == "costModelDigest" and spends(made) == {}
+    path.write_bytes(whole)
+    assert collected(made, key).status == "complete"
+
+
+def test_a_wider_lane_needs_another_word(made: World) -> None:
+    authorized(made.home)
+    path = made.home.study("first") / "study.toml"
+    path.write_text(path.read_text().replace("lane_width = 2", "lane_width = 3"))
+    with pytest.raises(NotAuthorized) as caught:
+        prepared(made)
+    assert caught.value.field == "targets.laneWidth" and "a lane of 2 calls at once, not 3" in caught.value.what
+
+
 def test_a_resume_keeps_its_reservation(made: World) -> None:
     authorized(made.home, windows_per_day=1, calls_per_day=6)
     whole = made.prompts.read_text()
@@ -269,14 +323,39 @@ def test_a_window_that_is_refused_before_it_sends_gives_all_back(made: World) ->
     assert made.inference_calls == (0, 0)
 
 
+def test_a_second_run_that_is_refused_gives_back_nothing_of_what_the_first_has_reserved(made: World) -> None:
+    authorized(made.home)
+    key = prepared(made)
+    approved, at, worst = collect.load_approved(made.home, key), format_timestamp(now()), Spend(1, 6, 34, 0, None)
+    with pytest.raises(InputError, match="the first"), window_reserved(made.home, approved, at):
+        with pytest.raises(InputError, match="the second"), window_reserved(made.home, approved, at):
+            raise InputError("the second")
+        assert spends(made) == {key: worst}, "the first may be waiting for the window's start, without a journal"
+        raise InputError("the first")
+    assert spends(made) == {key: Spend()}
+    with window_reserved(made.home, approved, at):
+        assert spends(made) == {key: worst}, "reserved again by whoever sends after that"
+
+
+def test_calls_that_were_sent_count_though_the_reservation_was_given_back(made: World) -> None:
+    authorized(made.home)
+    key = prepared(made)
+    collect.collect(made.home, key, show=nothing)
+    with open_ledger(made.home, load_study(made.home, "first").study) as ledger:
+        ledger.settle(Settled(key, format_timestamp(now()), Spend()))
+    collect.publish(made.home, key)
+    close.close(made.home, key)
+    assert spends(made) == {key: Spend(1, 6, 26, 0, None)}
+
+
 def test_two_windows_cannot_both_pass_a_ceiling_that_allows_one(made: World) -> None:
-    authorized(made.home, windows_per_day=1)
+    authorized(made.home, calls_per_day=6)
     no_operator(made)
     one, two = prepared(made), prepared(made, now() + HOUR)
     assert collect.collect(made.home, one, show=nothing).status == "complete"
     with pytest.raises(NotAuthorized) as caught:
         collect.collect(made.home, two, show=nothing)
-    assert caught.value.field == "ceilings.windowsPerDay"
+    assert caught.value.field == "ceilings.callsPerDay"
     assert made.inference_calls == (3, 3) and set(spends(made)) == {one}
     assert not made.home.run(two).exists()
 

@@ -8,8 +8,11 @@ import pytest
 
 from tasc_collector.contracts.report import FairnessItem
 from tasc_pipeline.warehouse import charts, connect, record_rows
+from tasc_pipeline.warehouse.publish import publish
 from tasc_pipeline.warehouse.report import render_report
 from tasc_pipeline.warehouse.report_data import ServerLatency, load
+from tasc_pipeline.warehouse.schemas import DEVICE_SAMPLES
+from tasc_pipeline.warehouse.tables_collection import DeviceSampleRow
 from tasc_pipeline.warehouse.window_report import render_window
 from tests.support import sample_warehouse
 
@@ -146,6 +149,44 @@ def test_charts_come_from_the_views(home) -> None:
         "utilization of host-1 gpu-0",
         "utilization of host-1 gpu-1",
     }
+
+
+def test_the_time_strip_shows_how_hot_devices_were(house, make_rows) -> None:
+    key, start_ms = "w1.r01-0a1b2c3d", 1_795_953_600_000
+    house.publish_traces(key, make_rows(key))
+    samples = [
+        DeviceSampleRow(
+            window_key=key,
+            node_id="host-1",
+            device_id="gpu-0",
+            device_kind="accelerator",
+            phase="during",
+            sampled_at=start_ms + offset_ms,
+            metric="temperature",
+            value=value,
+            unit="celsius",
+        )
+        for offset_ms, value in ((100, 61.0), (900, 74.0))
+    ]
+    publish(house.root, "device_samples", key, DEVICE_SAMPLES.from_rows(samples), sign=house.signer, clock=house.clock)
+    house.build()
+    with connect(house.home) as session:
+        data = load(session, key)
+    [heat] = data.strip
+    assert (heat.label, heat.unit) == ("temperature of host-1 gpu-0", "celsius")
+    assert [value for _, value in heat.points] == [61.0, 74.0]
+    assert "device temperature (celsius)" in charts.strip(data, width_px=charts.WIDE_PX)
+
+
+def test_a_side_that_alone_is_reached_over_loopback_is_marked_path_differs(home) -> None:
+    report = sample_warehouse.assessment(KEY)
+    [result] = report.comparisons
+    path = FairnessItem(item="loopback-path", champion=1.0, candidate=0.0, unit="yes-no", imbalanced=True)
+    changed = report.model_copy(update={"comparisons": (result.model_copy(update={"fairness": (path,)}),)})
+    rendered = render_window(home, changed)
+    row = ("loopback-path", "1", "0", "yes-no", "⚠ path differs")
+    assert "".join(f"<td>{cell}</td>" for cell in row) in rendered.html
+    assert "| " + " | ".join(row) + " |" in rendered.markdown
 
 
 def test_a_window_without_rows_still_has_a_report(house) -> None:

@@ -14,6 +14,9 @@ from tasc_collector.errors import InputError
 from tasc_pipeline.warehouse import connect
 from tasc_pipeline.warehouse.errors import PartCorruptError
 from tasc_pipeline.warehouse.manifests import Source
+from tasc_pipeline.warehouse.publish import publish
+from tasc_pipeline.warehouse.schemas import DECISIONS
+from tasc_pipeline.warehouse.tables_assessment import DecisionRow
 from tasc_pipeline.warehouse.views import VIEWS, sql_text, view_columns
 
 KEY, SECOND = "w1.r01-0a1b2c3d", "w2.r01-0a1b2c3d"
@@ -98,6 +101,31 @@ def test_windows_current_keeps_the_newest_revision(house, window_row) -> None:
             ("w1.r03-00000000",),
             ("w2.r01-00000000",),
         ]
+
+
+def test_lineage_joins_a_study_with_its_fork(house, window_row) -> None:
+    first, second = "first.r01-00000000", "second.r01-00000000"
+    house.publish_window(replace(window_row(first), study_id="swap", lineage_id="swap"))
+    fork = {"study_id": "swap-2", "predecessor_study_id": "swap", "lineage_id": "swap"}
+    later = window_row(second, window_id="w2").event_time_start + 1
+    house.publish_window(replace(window_row(second, window_id="w2"), **fork, event_time_start=later))
+    house.publish_window(window_row("other.r01-00000000", window_id="w3"))
+    told = {"study_kind": "comparison", "sentence": "So it is.", "as_of": later, "report_digest": "sha256:" + "4" * 64}
+    for key, study, result in ((first, "swap", "undecided"), (second, "swap-2", "no-worse")):
+        row = DecisionRow(window_key=key, study_id=study, candidate_profile_id="fast", result=result, **told)
+        publish(house.root, "decisions", key, DECISIONS.from_rows([row]), sign=house.signer, clock=house.clock)
+    house.build()
+    with connect(house.home) as session:
+        found = session.execute(
+            "SELECT study_id, predecessor_study_id, window_key, candidate_profile_id, result FROM lineage "
+            "WHERE lineage_id = 'swap' ORDER BY event_time_start"
+        ).fetchall()
+        bare = session.execute("SELECT window_key, result FROM lineage WHERE lineage_id = 'study-1'").fetchall()
+    assert found == [
+        ("swap", None, first, "fast", "undecided"),
+        ("swap-2", "swap", second, "fast", "no-worse"),
+    ]
+    assert bare == [("other.r01-00000000", None)], "a window that was not assessed is there without a result"
 
 
 def test_timestamps_are_utc_whatever_the_session_thinks(house, make_rows) -> None:

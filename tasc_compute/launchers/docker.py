@@ -17,6 +17,8 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import (
@@ -32,6 +34,8 @@ from tasc_compute.state import Liveness
 NONCE_LABEL: Final = "tasc.instance.nonce"
 NAME_LABEL: Final = "tasc.instance.name"
 NAME_PREFIX: Final = "tasc-"
+_UNIX: Final = "unix://"
+_DEFAULT_ADDRESS: Final = "unix:///var/run/docker.sock"
 _API_VERSION: Final = "1.43"
 _LOG_LINES: Final = 200
 _SIGNAL_BASE: Final = 128
@@ -57,6 +61,10 @@ class DockerLauncher:
     def _connect(self, timeout_s: int) -> Any:  # Any: no types
         import docker
 
+        address = self._base_url or os.environ.get("DOCKER_HOST") or _DEFAULT_ADDRESS
+        if address.startswith(_UNIX) and not Path(address.removeprefix(_UNIX)).is_socket():
+            # the SDK would try, and drop a socket that it never closes
+            raise FileNotFoundError(errno.ENOENT, "there is no docker daemon")
         if self._base_url is not None:
             return docker.DockerClient(base_url=self._base_url, timeout=timeout_s, version=_API_VERSION)
         return docker.from_env(timeout=timeout_s)

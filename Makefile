@@ -5,6 +5,8 @@ export VENV
 BIN := $(VENV)/bin
 NOT_MARKED := not live and not crash and not ui
 WORKERS ?= 2
+# a worker that ended is not replaced: xdist 3.8 may wait for ever for the new one when few tests are left
+PARALLEL := -n $(WORKERS) --max-worker-restart=0
 TESTED := test dg docker
 
 .PHONY: demo demo-live test test-live test-crash test-ui lint ui clean help
@@ -22,7 +24,7 @@ demo-live:  ## the same on real llama.cpp servers, then a chat window against ML
 
 test:  ## set up and run the tests
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "$(NOT_MARKED)"
+	$(BIN)/python -m pytest $(PARALLEL) -m "$(NOT_MARKED)"
 
 test-live:  ## tests against real engines
 	@$(PYTHON) scripts/bootstrap.py test live mlx
@@ -30,7 +32,7 @@ test-live:  ## tests against real engines
 
 test-crash:  ## crash and fault suites; FULL=1 for all kill points
 	@$(PYTHON) scripts/bootstrap.py test crash
-	TASC_CRASH_FULL=$(FULL) $(BIN)/python -m pytest -n $(WORKERS) -m crash tests/crash tests/compute tests/pipeline
+	TASC_CRASH_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) $(if $(FULL),-o faulthandler_timeout=0) -m crash tests/crash tests/compute tests/pipeline
 
 test-ui:  ## a real browser against the Dagster UI (needs Debian's chromium)
 	@$(PYTHON) scripts/bootstrap.py test ui

@@ -32,10 +32,10 @@ def main(home: Path) -> None:
         page = chromium.new_page(viewport={"width": 1120, "height": 1250})
         page.goto(report.absolute().as_uri())
         page.screenshot(path=PICTURES / "report.png", clip={"x": 0, "y": 0, "width": 1120, "height": 1250})
-        _graph(chromium.new_page(viewport={"width": 1760, "height": 760}), home)
+        _graph(chromium.new_page(viewport={"width": 1880, "height": 760}), home)
     for picture in (PICTURES / "report.png", PICTURES / "assets.png"):
         with Image.open(picture) as drawn:
-            drawn.convert("RGB").quantize(64).save(picture, optimize=True)
+            drawn.convert("RGB").quantize(128).save(picture, optimize=True)
 
 
 def _graph(page: Page, home: Path) -> None:
@@ -59,7 +59,7 @@ def _graph(page: Page, home: Path) -> None:
         page.goto(_when_up(f"http://127.0.0.1:{port}/server_info", f"http://127.0.0.1:{port}/asset-groups?{query}"))
         page.get_by_text("window_catalogue", exact=True).last.wait_for()
         page.wait_for_timeout(3000)  # the graph glides into place; nothing says when it has
-        page.screenshot(path=PICTURES / "assets.png", clip={"x": 541, "y": 130, "width": 1210, "height": 560})
+        page.screenshot(path=PICTURES / "assets.png", clip={"x": 541, "y": 130, "width": 1293, "height": 530})
     finally:
         server.terminate()
         server.wait(30)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import orjson
@@ -32,8 +34,16 @@ def _is_plain_fraction(number: float) -> bool:
     return 1e-3 <= abs(number) < 1e15 and not number.is_integer()
 
 
-def _simple(value: JsonValue) -> bool:
-    """True if orjson's sorted output equals RFC 8785, or orjson refuses: plain floats, keys without astral characters.
+class _Fast(Enum):
+    """How far orjson's sorted output is from RFC 8785."""
+
+    SAME = "same"
+    FLOATS = "floats"  # but for floats that each writes in a form of its own
+    NO = "no"
+
+
+def _fast(value: JsonValue) -> _Fast:
+    """Whether orjson can write a value that it has taken.
 
     orjson sorts keys by code point; RFC 8785 by UTF-16 unit. They differ only where a key has a character above U+D7FF.
     The walk visits containers only and leaves their scalars to C: in Python it would cost more than the encoding.
@@ -41,21 +51,52 @@ def _simple(value: JsonValue) -> bool:
     Raises:
         TypeError: a key is no text.
     """
+    found = _Fast.SAME
     left: list[Any] = [value]  # Any: type() below tells what it is
     while left:
         item = left.pop()
         kind = type(item)
         if kind is dict:
             if not "".join(item).isascii():
-                return False
+                return _Fast.NO
             item = item.values()
         elif kind is not list and kind is not tuple:
-            if kind in _PLAIN or (kind is float and _is_plain_fraction(item)):
-                continue
-            return False
+            if kind is float:
+                if not _is_plain_fraction(item):
+                    found = _Fast.FLOATS
+            elif kind not in _PLAIN:
+                return _Fast.NO
+            continue
         if not _PLAIN.issuperset(map(type, item)):
             left += [member for member in item if type(member) not in _PLAIN]
-    return True
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _number(value: float) -> bytes:
+    """A float as RFC 8785 writes it; records repeat prices and shares."""
+    return rfc8785.dumps(value)
+
+
+def _written(value: Any) -> Any:  # Any: a JSON value, and orjson's fragments in it
+    """The value with every float that orjson would write in another form already written.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    kind = type(value)
+    if kind is float:
+        if _is_plain_fraction(value):
+            return value
+        whole = value.is_integer() and abs(value) <= MAX_SAFE_INTEGER
+        return int(value) if whole else orjson.Fragment(_number(value))
+    if kind in _PLAIN:
+        return value
+    if _PLAIN.issuperset(map(type, value.values() if kind is dict else value)):
+        return value
+    if kind is dict:
+        return {name: _written(member) for name, member in value.items()}
+    return [_written(member) for member in value]
 
 
 def canonical_bytes(value: JsonValue) -> bytes:
@@ -68,14 +109,18 @@ def canonical_bytes(value: JsonValue) -> bytes:
         TypeError
     ):  # what the fast encoder refuses, or a value without an end, is for the careful one to judge
         data = orjson.dumps(value, option=_ORJSON)
-        if _simple(value):
+        found = _fast(value)
+        if found is _Fast.SAME:
             return data
-    try:
+        if found is _Fast.FLOATS:
+            with suppress(ValueError):
+                return orjson.dumps(_written(value), option=_ORJSON)
+    with suppress(TypeError, ValueError, RecursionError):
         return rfc8785.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        raise InputError(
-            "value has no canonical form", rule="RFC 8785: finite numbers, integers within 2^53-1, valid Unicode"
-        ) from None
+    # not raised within: the encoder's own error holds the value
+    raise InputError(
+        "value has no canonical form", rule="RFC 8785: finite numbers, integers within 2^53-1, valid Unicode"
+    )
 
 
 def canonical_member(name: str, value: bytes) -> bytes:

@@ -108,6 +108,8 @@ MAX_PROMPT_CHARACTERS = 524_288
 MAX_LOGICAL_EXECUTIONS = 1_000_000
 START_WAIT_S = 60.0
 """A run started early waits at most this long for the window's start, else it refuses."""
+STANDING_LOOK_EVERY_S = 5.0
+"""A running window looks at its authorization and keys this often before it sends: so much may leave after a revocation."""
 MAX_RETRY_BACKOFF_S = 2.0
 """Between attempts of an execution that was proved not sent."""
 

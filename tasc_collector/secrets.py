@@ -105,7 +105,7 @@ def resolve(reference: str, *, environ: Mapping[str, str], key_folder: Path | No
         text = environ.get(name)
         if text is None:
             raise _unavailable("the environment holds no value", "let the secret manager inject it into this process")
-        value = text.encode("utf-8", "surrogateescape")
+        value = text.encode("utf-8", "surrogatepass")
     else:
         value = key_file(name, key_folder=key_folder)
     if not value or len(value) > MAX_SECRET_BYTES:

@@ -174,7 +174,15 @@ def signing_bytes(domain: str, field_name: str, value: JsonValue) -> bytes:
 
 
 def is_signed(key: PublicKey, domain: str, field_name: str, value: JsonValue, signature: str) -> bool:
-    """Whether ``signature`` (base64url) is that of ``key`` over the value; malformed ones are simply not."""
+    """Whether a signature is that of a key over a value; malformed ones are simply not.
+
+    Args:
+        key: Ed25519 public key.
+        domain: of the record; a signature counts in no other one.
+        field_name: of the value in the signed object, see ``signing_bytes``.
+        value: JSON; its canonical bytes are signed.
+        signature: 64 bytes in base64url without padding.
+    """
     try:
         raw = decode_b64u(signature)
     except SignatureError:

@@ -15,7 +15,8 @@ A launch, in this order; a failure at any step undoes the ones before it:
    lease.
 
 A stop is the same ladder. ``supervise`` looks at every record, reports changes, and removes records of engines that
-are gone. It never makes an engine generate unless it is told that it may.
+are gone. It never makes an engine generate: only a launch may ask for a token, of the engine that it starts, and an engine
+whose launcher died before that proof is never called ready.
 """
 
 from __future__ import annotations
@@ -389,16 +390,12 @@ class Supervision:
     unreadable: tuple[str, ...]
 
 
-def supervise(
-    compute: Compute, known: Mapping[str, Observation] | None = None, *, may_generate: bool = False, reap: bool = True
-) -> Supervision:
+def supervise(compute: Compute, known: Mapping[str, Observation] | None = None, *, reap: bool = True) -> Supervision:
     """Look at every instance once.
 
     Args:
         compute: the effects.
         known: the observations of the last look; a caller keeps them (a sensor's cursor).
-        may_generate: an engine that never proved its readiness may be made to generate one token. Never while a window
-            runs.
         reap: remove records of engines that are gone.
     """
     known = known or {}
@@ -411,7 +408,7 @@ def supervise(
         if before is not None and before.nonce != record.nonce:
             before = None
         now = compute.clock.now()
-        observation = _debounced(before, observe(record, compute, may_generate=may_generate), record.nonce)
+        observation = _debounced(before, observe(record, compute), record.nonce)
         if before is None or before.state is not observation.state:
             changes.append(StateChange(record.name, before.state if before else None, observation.state, now))
         if observation.state is InstanceState.EXITED and reap:
@@ -435,26 +432,22 @@ def _debounced(before: Observation | None, state: InstanceState, nonce: str) -> 
     return Observation(nonce, state, misses)
 
 
-def observe(record: InstanceRecord, compute: Compute, *, may_generate: bool = False) -> InstanceState:
-    """The state of one instance now; without ``may_generate`` nothing is asked that makes the engine work."""
+def observe(record: InstanceRecord, compute: Compute) -> InstanceState:
+    """The state of one instance now; nothing is asked that makes the engine work."""
     liveness = compute.liveness(record)
     local = record.ref is not None and not isinstance(record.ref, PinnedReference | RemoteReference)
-    healthy = local and liveness is not Liveness.GONE and _is_healthy(record, compute, may_generate=may_generate)
+    healthy = local and liveness is not Liveness.GONE and _is_healthy(record, compute)
     return state_of(record, liveness, healthy=healthy, now=compute.clock.now())
 
 
-def _is_healthy(record: InstanceRecord, compute: Compute, *, may_generate: bool) -> bool:
+def _is_healthy(record: InstanceRecord, compute: Compute) -> bool:
     spec = engine(record.engine)
     launcher = compute.launchers.get(record.runtime)
     if launcher is None or launcher.owns_port(record) is False:
         return False
-    proved_once = compute.store.latched(record) or not spec.probes.generative
-    if proved_once:
-        if not health.is_alive(record.port, spec.probes):
-            return False
-        compute.store.remember(record, launcher.remember(record))
-        return True
-    if may_generate and health.is_ready(record.port, spec.health.path, spec.probes, None):
-        compute.store.latch(record)
-        return True
-    return False
+    if spec.probes.generative and not compute.store.latched(record):
+        return False  # its passive answer proves nothing until it once completed a token
+    if not health.is_alive(record.port, spec.probes):
+        return False
+    compute.store.remember(record, launcher.remember(record))
+    return True

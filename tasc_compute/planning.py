@@ -11,13 +11,15 @@ from tasc_compute.canonical import digest
 from tasc_compute.codec import to_json
 from tasc_compute.contracts import DeviceId, EngineRuntimeKind, LaunchPlan, LaunchRequest, NotSupported
 from tasc_compute.engines import engine
-from tasc_compute.engines.base import Dropped, named, spell
+from tasc_compute.engines.base import Dropped, named, normalised, spell
 from tasc_compute.limits import DOCKER_SHM_BYTES
 from tasc_compute.redaction import MASK, is_secret_name
 from tasc_compute.visibility import DevicePlace, apply_devices, container_devices, docker_options, unplaced, unusable
 
 CONFIGURATION_DOMAIN: Final = "tasc/engine-configuration/v1"
 """Digest domain of an engine's configuration."""
+_PORT: Final = "--port"
+"""Every engine's own flag for the port that its lease holds."""
 
 
 def plan_launch(request: LaunchRequest, places: Mapping[DeviceId, DevicePlace] | None = None) -> LaunchPlan:
@@ -38,8 +40,9 @@ def dropped_knobs(request: LaunchRequest) -> tuple[Dropped, ...]:
 
 
 def content_logging_flags(request: LaunchRequest) -> tuple[str, ...]:
-    """Extra arguments with which this engine would write prompts or answers into a log or file."""
-    return tuple(sorted(named(request.extra_args) & engine(request.engine).logs_content))
+    """Extra arguments and variables with which this engine would write prompts or answers into a log or file."""
+    given = {normalised(token) for token in request.extra_args} | set(request.env)
+    return tuple(sorted(given & engine(request.engine).logs_content))
 
 
 def refusals(
@@ -62,6 +65,10 @@ def refusals(
         reasons.append(f"{spec.id} runs on this host only as {ways}; change the recipe's runtime")
     if request.runtime is EngineRuntimeKind.DOCKER and not (request.docker_image or spec.image(request.host)):
         reasons.append(f"{spec.id} has no image for {request.host.accelerator}; name one as docker_image")
+    if _PORT in named(request.extra_args):
+        reasons.append(
+            f"{_PORT} as an extra argument would leave the port that is leased; name it as the recipe's port"
+        )
     if bad := unusable(request.devices, request.host.accelerator):
         reasons.append(bad)
     hidden = unplaced(

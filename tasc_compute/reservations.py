@@ -191,7 +191,21 @@ def reserve(
     ready_deadline_ms: int,
     cancel: threading.Event | None = None,
 ) -> tuple[InstanceRecord, LaunchGuard]:
-    """Write a reservation for a launch, or refuse.
+    """Write a reservation for a launch, or refuse. A foreign process may leave a device within ``DEVICE_SETTLE_MS``.
+
+    Args:
+        order: what is to be launched.
+        nonce: random text that the engine's environment will carry, by which it is found again.
+        store: the instance records; its lock is held while devices and port are chosen.
+        liveness: says of a record whether its engine lives.
+        clock: for the wait and the record's instants.
+        facts: which devices foreign processes use.
+        listener: process id of whoever listens on a port of this host, or None.
+        ready_deadline_ms: time from now until the engine must answer its health check.
+        cancel: set by an interrupt; ends the waits for lock and devices.
+
+    Returns:
+        The record, and the guard that holds its devices until the launch is over.
 
     Raises:
         NameTaken: a live record has the name.
@@ -281,6 +295,16 @@ def pin(
     clock: Clock,
 ) -> InstanceRecord:
     """Hold devices for something that we do not supervise, until the same holder releases them.
+
+    Args:
+        name: of the record.
+        holder: who holds them; only the same one may release.
+        devices: which.
+        nonce: random text that tells this record from a later one of the same name.
+        engine: what uses them, for whoever lists.
+        store: the instance records; its lock is held meanwhile.
+        liveness: says of a record whether its engine lives.
+        clock: for the record's instants.
 
     Raises:
         NameTaken: a live record has the name.

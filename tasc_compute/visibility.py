@@ -88,7 +88,15 @@ def unplaced(
     *,
     hip_only: bool,
 ) -> tuple[DeviceId, ...]:
-    """Devices that cannot be made visible because their ordinal or nodes are unknown; a launch with one is refused."""
+    """Devices that cannot be made visible because their ordinal or nodes are unknown; a launch with one is refused.
+
+    Args:
+        devices: ids, as the instance record holds them.
+        accelerator: only ROCm and XPU devices need a place; of others the result is empty.
+        kind: a process needs ordinals, a container the device's nodes.
+        places: where each device was found on this host.
+        hip_only: the engine reads only ``HIP_VISIBLE_DEVICES``, which takes ordinals and no ids.
+    """
     if accelerator not in (Accelerator.ROCM, Accelerator.XPU):
         return ()
     missing = []
@@ -138,7 +146,16 @@ def device_variables(
     wsl: bool,
     hip_only: bool,
 ) -> dict[str, str]:
-    """The environment variables of the table above."""
+    """The environment variables of the table above; empty where visibility is set by other means, or there is no device.
+
+    Args:
+        devices: ids, in the order in which the engine shall count them.
+        accelerator: decides which variable is meant.
+        kind: a container gets its devices by the table's third column instead.
+        places: where each device was found on this host.
+        wsl: under WSL a container sees all devices of CUDA, so it gets the variable too.
+        hip_only: the engine reads only ``HIP_VISIBLE_DEVICES``, which takes ordinals and no ids.
+    """
     process = kind is EngineRuntimeKind.PROCESS
     if accelerator is Accelerator.CUDA and (process or (wsl and devices)):
         return {"CUDA_VISIBLE_DEVICES": ",".join(devices), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -7,12 +7,14 @@ import dagster as dg
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import TascError
 from tasc_pipeline.assets.endpoints import RUNTIME_ENDPOINTS, problem_text
+from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
 from tasc_pipeline.control.window_quality import Figure, Quality
 from tasc_pipeline.partitions import sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import quality, soundness
 from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import Problem, endpoints_view
+from tasc_pipeline.steps.watch import also_watching
 
 _BLOCKING = {
     soundness.SIGNATURES: "Journal chain and MACs, both signatures of every envelope, and the signed link and manifest.",
@@ -55,8 +57,9 @@ def plan_digest_matches_key(context: dg.AssetCheckExecutionContext, state: State
 )
 def evidence_is_sound(context: dg.AssetCheckExecutionContext, state: StateFolder) -> Iterator[dg.AssetCheckResult]:
     """Verify everything the window left."""
-    for outcome in soundness.evidence_outcomes(state.home(), context.partition_key):
-        yield _sound(outcome, asset="window_manifests")
+    with also_watching(observing(context, "window_manifests"), OBSERVE_EVERY_S):
+        outcomes = soundness.evidence_outcomes(state.home(), context.partition_key)
+    yield from (_sound(outcome, asset="window_manifests") for outcome in outcomes)
 
 
 @dg.multi_asset_check(
@@ -67,7 +70,8 @@ def evidence_is_sound(context: dg.AssetCheckExecutionContext, state: StateFolder
 def traces_are_good(context: dg.AssetCheckExecutionContext, state: StateFolder) -> Iterator[dg.AssetCheckResult]:
     """Warn where a figure is beyond its limit."""
     try:
-        results = [_good(found) for found in quality.of_traces(state.home(), context.partition_key)]
+        with also_watching(observing(context, "accepted_traces"), OBSERVE_EVERY_S):
+            results = [_good(found) for found in quality.of_traces(state.home(), context.partition_key)]
     except TascError as error:
         results = [_untold(figure, error) for figure in _WARNING]
     yield from (result._replace(asset_key=dg.AssetKey("accepted_traces")) for result in results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,8 +111,27 @@ def workspace_file(home: Home) -> Path:
     return path
 
 
-def run_job(home: Home, job_name: str, window_key: str) -> bool:
-    """Run a job for one window in this process; True where it succeeded.
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job of this process ended.
+
+    Attributes:
+        succeeded: every step did.
+        interrupted: by Ctrl-C or SIGTERM; what was in flight has been written down.
+        reason: what the first step that failed said, one line; empty where none did.
+    """
+
+    succeeded: bool
+    interrupted: bool = False
+    reason: str = ""
+
+
+_QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Stacks of failed steps go to the run's events, which the UI shows; a command says one line."""
+
+
+def run_job(home: Home, job_name: str, window_key: str) -> JobEnd:
+    """Run a job for one window in this process.
 
     The step that collects owns its signal handling, so this must be called on the main thread.
     """
@@ -119,5 +139,16 @@ def run_job(home: Home, job_name: str, window_key: str) -> bool:
 
     job = defs.resolve_job_def(job_name)
     with instance_of(home) as instance:
-        result = job.execute_in_process(partition_key=window_key, instance=instance, raise_on_error=False)
-    return result.success
+        result = job.execute_in_process(
+            partition_key=window_key, instance=instance, raise_on_error=False, run_config=_QUIET
+        )
+    errors = [
+        event.step_failure_data.error
+        for event in result.all_events
+        if event.is_step_failure and event.step_failure_data.error is not None
+    ]
+    interrupted = any(error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors)
+    causes = [(error.cause or error).message.strip() for error in errors]
+    # a message begins with the class of the exception, which is no news to a reader
+    reason = re.sub(r"^[\w.]+: ", "", causes[0].splitlines()[0]) if causes and causes[0] else ""
+    return JobEnd(result.success, interrupted, reason)

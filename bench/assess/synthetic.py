@@ -1,10 +1,13 @@
-"""Executions and evidence of any size as columns, as verification leaves them. Seeded."""
+"""A window of any size as the columns that the product reads executions and evidence into. Seeded."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tasc_collector.contracts.evidence_trust import EvidenceStatus
+from tasc_pipeline.control.decisions.building import Calls
+from tasc_pipeline.control.decisions.units import Lack
+from tasc_pipeline.control.decisions.units import Outcome as CallOutcome
 from tasc_pipeline.control.identifiers import Codes, Ids, constant
 from tasc_pipeline.control.joined_rows import STATUSES, Backing, Evidence, Executions, Outcome, State
 
@@ -93,3 +96,34 @@ def window(executions: int, groups: int, seed: int = 7) -> tuple[Executions, Evi
         produced_ms=np.full(rows, 2_000, dtype=np.int64),
     )
     return made, scored
+
+
+def calls(made: Executions, seed: int = 8) -> Calls:
+    """The same executions with timelines and tokens, not scored and not priced yet."""
+    rng = np.random.default_rng(seed)
+    rows = len(made)
+    unknown = np.full(rows, np.nan)
+    return Calls(
+        profile_ids=made.profile_ids,
+        slice_ids=made.slice_ids,
+        case_id=made.case_id,
+        group_id=made.group_id,
+        enveloped=np.ones(rows, dtype=bool),
+        replicate=np.char.replace(made.replicate_id, b"replicate-", b"").astype(np.int64),
+        profile=made.profile,
+        outcome=np.where(made.succeeded, int(CallOutcome.SUCCESS), int(CallOutcome.FAILURE)),
+        lack=np.full(rows, int(Lack.NONE)),
+        slices=made.slices,
+        weight=made.weight,
+        signal=made.signal,
+        started_ms=np.sort(rng.random(rows)) * 3_600_000,
+        ttft_ms=made.ttft_ms,
+        itl_ms=np.where(made.succeeded, made.e2e_ms / 100, np.nan),
+        tpot_ms=np.where(made.succeeded, made.e2e_ms / 100, np.nan),
+        e2e_ms=np.where(made.succeeded, made.e2e_ms, np.nan),
+        input_tokens=np.where(made.succeeded, rng.integers(50, 2_000, rows), np.nan),
+        cached_tokens=unknown,
+        output_tokens=np.where(made.succeeded, rng.integers(10, 128, rows), np.nan),
+        cost_usd=unknown,
+        score=unknown,
+    )

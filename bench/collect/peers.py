@@ -45,11 +45,14 @@ def _aiperf(python: Path, load: Load, folder: Path) -> list[str]:
 
 
 def _guidellm(python: Path, load: Load, folder: Path) -> list[str]:
+    backend = f"kind=openai_http,target={load.url},model={MODEL},request_format=/v1/completions"
     return [
-        *(str(python.parent / "guidellm"), "benchmark", "run", "--target", load.url, "--model", MODEL),
-        *("--profile", "concurrent", "--rate", str(load.concurrency), "--max-requests", str(load.calls)),
-        *("--request-format", "/v1/completions", "--data", f"prompt_tokens=64,output_tokens={load.tokens}"),
-        *("--processor", str(folder / "tokenizer"), "--output-dir", str(folder / "out"), "--disable-console"),
+        *("env", "GUIDELLM__MAX_WORKER_PROCESSES=1", str(python.parent / "guidellm"), "run", "--disable-console"),
+        *("--backend", backend, "--tokenizer", f"kind=huggingface_auto,model={folder / 'tokenizer'}"),
+        *("--profile", f"kind=concurrent,streams={load.concurrency}"),
+        *("--constraint", f"kind=max_requests,count={load.calls}"),
+        *("--data", f"kind=synthetic_text,prompt_tokens=64,output_tokens={load.tokens}"),
+        *("--output", f"kind=json,path={folder / 'guidellm.json'}"),
     ]
 
 

@@ -23,11 +23,10 @@ from tasc_collector.contracts.scalars import timestamp_of_ms
 from tasc_pipeline.home import Home, keys
 from tasc_pipeline.home.lines import AppendedLines
 from tasc_pipeline.home.signers import Signer
-from tasc_pipeline.steps.metrics import SCRAPES, ScrapeBatch, read_scrapes, scrapes_digest
+from tasc_pipeline.steps.metrics import SCRAPES, ScrapeBatch, read_scrapes, scrape_lines, scrapes_digest
 from tasc_pipeline.warehouse.database import build_views, connect
-from tasc_pipeline.warehouse.metric_rows import metric_histograms_table
+from tasc_pipeline.warehouse.metric_rows import metric_histograms_table, metric_samples_table, scrape_columns
 from tasc_pipeline.warehouse.publish import ManifestSigner, publish
-from tasc_pipeline.warehouse.record_rows import metric_samples_table
 
 KEY = "bench.r01-00000001"
 START_MS = 1_795_953_600_000
@@ -96,7 +95,8 @@ def main() -> None:
 
         timed(f"{words.scrapes} scrapes written, signed", write)
         timed("verified, for the link", lambda: scrapes_digest(home, KEY, ring))
-        scrapes = timed("verified and read", lambda: read_scrapes(home, KEY, ring))
+        scrapes = timed("verified and read, by columns", lambda: scrape_columns(scrape_lines(home, KEY, ring)))
+        timed("verified and read, one by one", lambda: read_scrapes(home, KEY, ring))
         samples = timed("rows of metric_samples", lambda: metric_samples_table(KEY, scrapes))
         buckets = timed("rows of metric_histograms", lambda: metric_histograms_table(KEY, scrapes))
         sign = ManifestSigner(signer.key, signer.key_id)

@@ -12,53 +12,39 @@ from pydantic import Field, StringConstraints, model_validator
 
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.operations import DevicePrice, TokenPrice
-from tasc_collector.contracts.protocol import Operator, ProducerKind, RequiredCapability
+from tasc_collector.contracts.protocol import (
+    EvaluatorIdentity,
+    GateBounds,
+    Operator,
+    RequiredCapability,
+    RouteSignalDefinition,
+)
 from tasc_collector.contracts.rules import UniqueSlugs, require
-from tasc_collector.contracts.scalars import Count, Digest, Finite, NonNegative, Positive, Ratio, Slug, Text, TraceText
+from tasc_collector.contracts.scalars import Count, Finite, Text
 
 Price = Annotated[TokenPrice | DevicePrice, Field(discriminator="kind")]
 
 
-class EvaluatorAnswers(Model):
+class EvaluatorAnswers(EvaluatorIdentity):
     """Whose scores count, and the file of the keys that are trusted for them."""
 
-    evaluator_id: Slug
-    rubric_version: Text
-    calibration_digest: Digest
-    producer_kind: ProducerKind
-    producer_id: Slug
-    producer_version: Text
     trust_file: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
     """An evaluator trust snapshot; it is copied into the study's folder."""
 
 
-class RouteSignalAnswers(Model):
+class RouteSignalAnswers(RouteSignalDefinition):
     """The value that a router would decide on, and the thresholds at which it would send a request to the champion."""
 
-    definition_id: Slug
-    version: TraceText
-    minimum: Finite
-    maximum: Finite
-    direction: Literal["higher-is-more-confident", "lower-is-more-confident"]
-    calibration_digest: Digest
     operator: Operator
     thresholds: Annotated[tuple[Finite, ...], Field(min_length=1, max_length=128)]
 
 
-class GateAnswers(Model):
-    """What a policy must reach; latencies in milliseconds, cost in US dollars."""
+class GateAnswers(GateBounds):
+    """What a policy must reach, and the least measured throughput of a window."""
 
-    minimum_mean_score: Ratio
-    non_inferiority_margin: Annotated[float, Field(ge=-1, le=0)]
-    maximum_failure_rate: Ratio
-    maximum_p95_ttft_ms: NonNegative
-    maximum_p95_end_to_end_ms: NonNegative
-    maximum_cost_per_thousand_requests_usd: NonNegative
-    minimum_evidence_coverage: Ratio
-    minimum_independent_groups: Positive
     minimum_critical_slice_groups: Count = 0
     minimum_output_tokens_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Least measured throughput of a window; null for no capacity gate."""
+    """Null for no capacity gate."""
 
 
 class CostAnswers(Model):

@@ -30,6 +30,10 @@ class FaultReason(StrEnum):
     WINDOW_CLOSED = "window-closed"
     STOPPED = "stopped"
     BUDGET_EXHAUSTED = "budget-exhausted"
+    AUTHORIZATION_REVOKED = "authorization-revoked"
+    AUTHORIZATION_EXPIRED = "authorization-expired"
+    KEY_ENDED = "key-ended"
+    """A key that the window stands on was revoked, or its validity ended, while it was being sent."""
 
 
 class CollectorFault(Record):

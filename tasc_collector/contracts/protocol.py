@@ -58,8 +58,8 @@ class RouteSignalDefinition(Model):
         return self
 
 
-class EvaluatorDefinition(Model):
-    """Whose scores count, under which rubric and calibration, and which keys must be trusted for them."""
+class EvaluatorIdentity(Model):
+    """Whose scores count, under which rubric and calibration."""
 
     evaluator_id: Slug
     rubric_version: Text
@@ -67,6 +67,11 @@ class EvaluatorDefinition(Model):
     producer_kind: ProducerKind
     producer_id: Slug
     producer_version: Text
+
+
+class EvaluatorDefinition(EvaluatorIdentity):
+    """The evaluator of a study, and which keys must be trusted for its scores."""
+
     required_trusted_key_ids: Annotated[UniqueSlugs, Field(min_length=1, max_length=32)]
 
 
@@ -101,7 +106,7 @@ class CapacityGate(Model):
     minimum: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Gates(Model):
+class GateBounds(Model):
     """What a policy must reach; latencies in milliseconds, cost in US dollars."""
 
     minimum_mean_score: Ratio
@@ -113,6 +118,11 @@ class Gates(Model):
     minimum_evidence_coverage: Ratio
     minimum_independent_groups: Positive
     minimum_critical_slice_groups: Count
+
+
+class Gates(GateBounds):
+    """The gates of a study: the bounds, and the capacity of a window."""
+
     service_capacity: Annotated[CapacityGateDisabled | CapacityGate, Field(discriminator="kind")]
 
 

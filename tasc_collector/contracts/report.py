@@ -102,6 +102,8 @@ class FailureResult(Model):
     groups: Count
     joint_low: Finite | None = None
     """Lower bound at a level shared among all deciding figures; beyond the margin, the candidate is worse."""
+    noise_floor: Ratio | None = None
+    """Difference that the champion shows against its own replicates, null with fewer than two."""
 
 
 class FairnessItem(Model):

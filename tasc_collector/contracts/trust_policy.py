@@ -3,8 +3,7 @@
 Rules:
 
 1. Aliases, references and store roots are sorted and unique; an unsorted file is put in order before it is digested.
-2. An origin is written as a browser would serialize it: lower case, no path, no user info, no default port, no other
-   spelling of an address. Plain http is only for exactly ``127.0.0.1`` or ``[::1]``, and only in local mode.
+2. An origin is spelled by the rules of ``origin_grammar``; plain http, which is to this machine only, needs local mode.
 3. Whether a literal or resolved address is public is decided where the connection is made, at the time it is made.
 4. The endpoint binding digest covers one endpoint and its orchestration descriptor, so that a change of another
    endpoint, key or root does not unbind a plan.
@@ -12,9 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-import ipaddress
 import posixpath
-import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -22,6 +19,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from tasc_collector.canonical import canonical_bytes, digest, utf16_key
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.instance import RuntimeBuild
+from tasc_collector.contracts.origin_grammar import read_origin
 from tasc_collector.contracts.rules import SortedIds, require, require_unique, sorted_unique
 from tasc_collector.contracts.scalars import OpaqueId
 from tasc_collector.limits import (
@@ -37,41 +35,12 @@ from tasc_collector.limits import (
 LocalMode = Literal["disabled", "literal-loopback-only"]
 Method = Literal["GET", "POST"]
 
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "[::1]"})
 ENDPOINT_BINDING_DOMAIN = "tasc/collector-endpoint-binding/v1"
 ENDPOINT_BINDING_VERSION = "tasc-collector-endpoint-binding-v1"
 
-_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(?::([1-9][0-9]{0,4}))?")
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_DEFAULT_PORT = {"http": "80", "https": "443"}
-
-
-def _is_canonical_host(host: str) -> bool:
-    try:
-        if host.startswith("["):
-            return f"[{ipaddress.IPv6Address(host[1:-1]).compressed}]" == host
-        labels = host.split(".")
-        if labels[-1].isdigit():
-            return str(ipaddress.IPv4Address(host)) == host
-    except ValueError:
-        return False
-    return len(host) <= 253 and len(labels) >= 2 and all(_LABEL.fullmatch(label) for label in labels)
-
 
 def _origin(text: str) -> str:
-    match = _ORIGIN.fullmatch(text)
-    require(match is not None, "an origin is https://host or https://host:port in lower case, without a path")
-    assert match is not None  # noqa: S101  # for the type checker; the line above raised
-    scheme, host, port = match.groups()
-    require(_is_canonical_host(host), "the host must be a canonical DNS name or address")
-    require(
-        port is None or (int(port) <= 65535 and port != _DEFAULT_PORT[scheme]),
-        "leave out the default port; at most 65535",
-    )
-    if scheme == "http":
-        require(host in LOOPBACK_HOSTS, "plain http is only for exactly 127.0.0.1 or [::1]")
-    else:
-        require(host not in LOOPBACK_HOSTS, "a loopback address is reached by plain http")
+    read_origin(text)
     return text
 
 

@@ -275,7 +275,14 @@ def segment_number(name: str) -> int | None:
 
 
 def segment_header(number: int, first_sequence: int, binding_digest: str, head: bytes) -> bytes:
-    """The 96 bytes before a segment's first record."""
+    """The 96 bytes before a segment's first record (``HEADER``, little-endian).
+
+    Args:
+        number: of the segment, from 1.
+        first_sequence: of its first record.
+        binding_digest: ``sha256:<hex>`` of what the journal belongs to.
+        head: 32 bytes of the chain before that record.
+    """
     return HEADER.pack(
         MAGIC, FORMAT_VERSION, number, first_sequence, 0, bytes.fromhex(binding_digest.removeprefix("sha256:")), head
     )

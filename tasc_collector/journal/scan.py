@@ -253,7 +253,11 @@ def _without_mac(data: bytes) -> object:
 
 
 def journal_exists(folder: Path, *, fs: FileSystem | None = None) -> bool:
-    """Whether a folder holds a journal's segment."""
+    """Whether a folder holds a journal's segment; a folder that is not there holds none.
+
+    Raises:
+        InputError: the folder cannot be read.
+    """
     try:
         return any(segment_number(name) is not None for name in (fs or OsFileSystem()).names(folder))
     except FileNotFoundError:
@@ -265,7 +269,11 @@ def journal_exists(folder: Path, *, fs: FileSystem | None = None) -> bool:
 
 
 def is_sealed(folder: Path, *, fs: FileSystem | None = None) -> bool:
-    """Whether a journal has ended for good; the seal itself is compared when the journal is read."""
+    """Whether a journal has ended for good; the seal itself is compared when the journal is read.
+
+    Raises:
+        InputError: the folder cannot be read.
+    """
     try:
         return SEAL_NAME in (fs or OsFileSystem()).names(folder)
     except FileNotFoundError:

@@ -123,7 +123,12 @@ class SegmentWriter:
         return capacity - HEADER_BYTES
 
     def switch(self) -> None:
-        """End the current segment with its last record and continue in the prepared one."""
+        """End the current segment with its last record and continue in the prepared one; durable when it returns.
+
+        Raises:
+            RuntimeError: none was prepared.
+            OSError: the file system refused.
+        """
         if self._prepared is None:
             raise RuntimeError("no segment was prepared")
         self._finish()

@@ -4,8 +4,9 @@ Rules:
 
 1. A canary is an inference: the effect ``inference-canary`` must be named, and the route must be in the trust policy.
 2. The request is ours, of a few tokens, and asks for nothing but what is to be shown. Nobody's cases are ever sent.
-3. One call shows one capability. A seed needs two, because it promises to repeat; cancellation is one call that
-   is left in its midst, and then passive reads.
+3. One call shows one capability. A seed alone needs two: what it promises is a repetition, and several choices of one
+   call say nothing of the next call. Both are budgeted, and told beforehand (``tasc probe``). Cancellation is one call that
+   is left in its midst, with passive reads before and after it (``passive_reads``).
 4. ``supported`` needs a complete answer that shows the feature; a 404 is ``unsupported``; a seed with two answers is
    ``unsupported``; everything else is ``unknown`` with its reason.
 5. No text is kept. A structured answer is parsed in memory and forgotten.
@@ -39,6 +40,7 @@ from tasc_collector.runtimes.profile import (
     ObservationKind,
     Protocol,
     Route,
+    RuntimeProfile,
 )
 from tasc_collector.runtimes.request import Generation, Message, Role, framing_for
 from tasc_collector.runtimes.result import Answer, BuildMatch, OutputKind
@@ -164,6 +166,24 @@ class CanaryResult:
     finding: Finding
     framing: Framing
     calls: int
+
+
+def passive_reads(profile: RuntimeProfile, capability: Capability) -> int:
+    """Most passive GETs that a canary makes beside its calls; none of them makes the server work.
+
+    One asks whether the model is resident, where the profile has such a rule. Cancellation reads the counters before and
+    until they fell back, and the health once.
+    """
+    reads = int(profile.residency is not None)
+    if capability is Capability.CANCELLATION:
+        reads += int(_passive(profile, ObservationKind.LIVENESS))
+        reads += (1 + CANCEL_POLLS) * int(_passive(profile, ObservationKind.PROMETHEUS))
+    return reads
+
+
+def _passive(profile: RuntimeProfile, kind: ObservationKind) -> bool:
+    route = profile.observation(kind)
+    return route is not None and route.required_effect is Effect.NON_MUTATING
 
 
 def canary_framing(place: CanaryPlace, capability: Capability) -> Framing:
@@ -349,8 +369,7 @@ async def _cancelled(calls: _Calls) -> Finding:
 async def _after_abort(calls: _Calls, before: tuple[MetricValue, ...], outcome: InvocationOutcome) -> Finding:
     status, subject = outcome.exchange.status, calls.place.subject
     unproved: list[str] = []
-    health = subject.profile.observation(ObservationKind.LIVENESS)
-    if health is None or health.required_effect is not Effect.NON_MUTATING or not can_read(subject.read, health.path):
+    if not _can_read(subject, ObservationKind.LIVENESS):
         unproved.append("healthy-afterwards")
     else:
         seen = await observe(
@@ -387,13 +406,18 @@ async def _after_abort(calls: _Calls, before: tuple[MetricValue, ...], outcome: 
 async def _running(calls: _Calls) -> tuple[MetricValue, ...]:
     """The server's own counters, where they can be read passively; else nothing."""
     subject = calls.place.subject
-    route = subject.profile.observation(ObservationKind.PROMETHEUS)
-    if route is None or route.required_effect is not Effect.NON_MUTATING or not can_read(subject.read, route.path):
+    if not _can_read(subject, ObservationKind.PROMETHEUS):
         return ()
     found = await observe(
         subject, ObservationKind.PROMETHEUS, Effect.NON_MUTATING, clock=calls.clock, network=calls.network
     )
     return found.measured
+
+
+def _can_read(subject: Subject, kind: ObservationKind) -> bool:
+    """Whether the server has this route, it is passive, and the policy lists it."""
+    route = subject.profile.observation(kind)
+    return route is not None and _passive(subject.profile, kind) and can_read(subject.read, route.path)
 
 
 def _of(values: tuple[MetricValue, ...], metric: str) -> float | None:

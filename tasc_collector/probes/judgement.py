@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tasc_collector.canonical import JsonValue
 from tasc_collector.contracts.instance import RuntimeInstance
@@ -91,6 +91,10 @@ class Finding:
     not_proved: tuple[str, ...] = ()
 
 
+_HTML: Final = "text/html"
+"""No runtime answers an observation with a page: a proxy does, or a login, also with an empty one."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """What a judge looks at."""
@@ -126,6 +130,8 @@ def judge(
     """
     if body is None:
         return failed(result)
+    if result.content_type == _HTML:
+        return Finding("unknown", ProbeReason.CONTENT_TYPE, result.status)
     try:
         found = _JUDGES[route.expects](_Seen(route, profile, instance, body, result.content_type))
     except _Refused as refused:

@@ -169,6 +169,30 @@ class AnswerState:
         elif text:
             self.add_text(text)
 
+    def add_reads(self, texts: list[str], kind: OutputKind, tokens: int | None, arrivals: list[Arrival]) -> None:
+        """Take the texts of frames that carry nothing else, each of a read of its own.
+
+        Args:
+            texts: one per frame; an empty one is no event.
+            kind: answer or reasoning.
+            tokens: tokens of each frame.
+            arrivals: when each read arrived.
+        """
+        self.at_ns, self.uncertainty_ns, self.lag_ns = arrivals[-1]
+        marked = [
+            _new_tuple(TokenEvent, (at_ns, tokens, kind, uncertainty_ns, lag_ns))
+            for text, (at_ns, uncertainty_ns, lag_ns) in zip(texts, arrivals, strict=True)
+            if text
+        ]
+        kept = min(len(marked), self.max_events - len(self.events))
+        self.events += marked[:kept]
+        self.events_dropped += len(marked) - kept
+        text = "".join(texts)
+        if kind is OutputKind.REASONING:
+            self.add_reasoning(text)
+        elif text:
+            self.add_text(text)
+
     def add_text(self, text: str) -> None:
         """Take a piece of the answer's text."""
         data = text.encode()

@@ -44,11 +44,25 @@ class SteadyStream:
         self.open_text: OpenText | None = None
         """What each text of ``read`` is."""
 
+    @property
+    def begun(self) -> bool:
+        """True while the next frame is expected to be a steady one."""
+        return self._slot is not None
+
     def read(self, chunk: bytes) -> list[str] | None:
         """The texts of the frames that end in this chunk, if all are steady; else None, and nothing was taken."""
         if self._slot is None:
             return None
         texts = self._decoder.feed_slot(chunk, self._slot)
+        if texts is not None:
+            self._served = True
+        return texts
+
+    def read_each(self, chunks: list[bytes]) -> list[str] | None:
+        """The texts of chunks that are one steady frame each; None, and nothing was taken, where one is not."""
+        if self._slot is None:
+            return None
+        texts = self._decoder.feed_each(chunks, self._slot)
         if texts is not None:
             self._served = True
         return texts

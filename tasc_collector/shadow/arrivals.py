@@ -7,12 +7,14 @@ line ends and spelling do not matter.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from tasc_collector import limits
 from tasc_collector.canonical import digest
 from tasc_collector.errors import InputError
 
+_NUMBER = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
 ARRIVALS_DOMAIN = "tasc/arrival-trace/v1"
 
 
@@ -27,15 +29,12 @@ def read_arrivals(lines: Iterable[bytes], *, where: str) -> tuple[float, ...]:
         line = raw.strip()
         if not line:
             continue
-        try:
-            value = float(line.decode("ascii"))
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value) or value < 0 or (found and value < found[-1]):
+        value = float(line) if _NUMBER.fullmatch(line) else math.nan
+        if not math.isfinite(value) or (found and value < found[-1]):
             raise InputError(
                 "not a time of arrival",
                 where=f"{where}:{number}",
-                rule="seconds from 0 on, one per line, not decreasing",
+                rule="seconds from 0 on, one decimal number per line, not decreasing",
                 way_out="correct the line",
             )
         found.append(value)

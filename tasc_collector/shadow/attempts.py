@@ -110,11 +110,17 @@ def attempt_of(
 
 
 def unknown_attempt(
-    lease: Mapping[str, Any], target: PlanTarget, *, settled_at: str
+    lease: Mapping[str, Any], target: PlanTarget, *, settled_at: str, category: Category = Category.UNKNOWN
 ) -> dict[str, Any]:  # Any: JSON objects
     """The attempt of a lease without an outcome: it may have been sent, and nobody knows what came of it.
 
     It ends when its own deadline had passed at the latest, or when it was settled, whichever came first.
+
+    Args:
+        lease: body of the lease.
+        target: where it went.
+        settled_at: wall clock.
+        category: why nothing is known of it.
     """
     completed = min(
         max(timestamp_ms(lease["issuedAt"]), timestamp_ms(lease["expiresAt"])),
@@ -135,13 +141,36 @@ def unknown_attempt(
         "finishReason": None,
         "partialOutput": False,
         "abortLifecycle": "not-aborted",
-        "failureCategory": "unknown",
+        "failureCategory": category.value,
         "requestedModel": {"id": target.model.id, "revision": target.model.revision},
         "resolvedModel": None,
         "tokenUsage": {"input": None, "output": None, "total": None},
         "providerReported": {"timings": [], "metrics": []},
         "cost": dict(UNAVAILABLE),
         "payloads": {"request": lease["requestIdentity"], "response": None, "eventStream": None},
+    }
+
+
+def outcome_body(
+    trace: str, attempt: dict[str, Any], outcome: InvocationOutcome | None = None
+) -> dict[str, Any]:  # Any: JSON objects
+    """Body of an outcome record.
+
+    Args:
+        trace: trace id.
+        attempt: the attempt block.
+        outcome: what the call came to; None where nothing is known but the attempt.
+    """
+    answer = None if outcome is None else outcome.answer
+    output = None if outcome is None else outcome.answer_identity
+    return {
+        "traceId": trace,
+        "attempt": attempt,
+        "code": None if outcome is None or outcome.exchange.code is None else outcome.exchange.code.value,
+        "reason": None if answer is None else answer.reason.value,
+        "terminalOutputId": None if output is None else output.to_json(),
+        "timeline": None if outcome is None else outcome.timeline.draft(),
+        "retryAfterS": None if outcome is None else outcome.exchange.retry_after_s,
     }
 
 

@@ -7,6 +7,7 @@ text: it names the file, the line number and the rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -389,10 +390,11 @@ def _read_batch(line: bytes, number: int, replicates: int, place: str) -> Case:
 
 
 def _read_text(line: bytes, number: int, replicates: int, place: str) -> Case:
-    try:
+    text = ""
+    with suppress(UnicodeDecodeError):
         text = line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8", where=place, way_out="save the file as UTF-8") from None
+    if line and not text:  # not raised within: the decoder's own error holds the line
+        raise InputError("not UTF-8", where=place, way_out="save the file as UTF-8")
     return _case(number, replicates, messages=None, prompt=_content(text, place, "line", limits.MAX_PROMPT_CHARACTERS))
 
 

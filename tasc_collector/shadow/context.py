@@ -12,10 +12,11 @@ from tasc_collector.contracts.operations import CostModel
 from tasc_collector.contracts.window import WindowDeclaration
 from tasc_collector.invocation.prepare import CallTarget
 from tasc_collector.journal import FileSystem, JournalBinding, OsFileSystem
-from tasc_collector.limits import JOURNAL_GROW_BYTES, JOURNAL_SEGMENT_BYTES
+from tasc_collector.limits import JOURNAL_GROW_BYTES, JOURNAL_SEGMENT_BYTES, STANDING_LOOK_EVERY_S
 from tasc_collector.secrets import SecretStore
 from tasc_collector.shadow.cases import Case
 from tasc_collector.shadow.envelopes import EnvelopeTerms
+from tasc_collector.shadow.standing import Look
 from tasc_collector.transport.clock import Clock
 from tasc_collector.transport.network import NetworkAccess, SystemNetwork
 
@@ -39,6 +40,8 @@ class RunContext:
         network: lookups and sockets.
         segment_bytes: size beyond which the journal begins its next segment.
         grow_bytes: step in which the journal reserves space.
+        look: reads whether the window may still be sent; None where nothing can take that back.
+        look_every_s: how old the last look may be when a lease is written.
     """
 
     terms: EnvelopeTerms
@@ -55,6 +58,8 @@ class RunContext:
     network: NetworkAccess = field(default_factory=SystemNetwork, repr=False)
     segment_bytes: int = JOURNAL_SEGMENT_BYTES
     grow_bytes: int = JOURNAL_GROW_BYTES
+    look: Look | None = None
+    look_every_s: float = STANDING_LOOK_EVERY_S
 
     @property
     def plan(self) -> CollectionPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +36,8 @@ def modeled_cost(
         lane_width: concurrent calls that share the profile's devices.
 
     Returns:
-        ``modeled`` with an amount in US dollars, or ``unavailable`` where a price or what it needs is missing.
+        ``modeled`` with an amount in US dollars, or ``unavailable`` where a price or what it needs is missing, or the amount is beyond
+        every number.
     """
     price = None if model is None else {entry.profile_id: entry.price for entry in model.profiles}.get(profile_id)
     if model is None or price is None:
@@ -53,4 +55,6 @@ def modeled_cost(
         if service_ns is None:
             return dict(UNAVAILABLE)
         amount = service_ns / NANOSECOND * price.usd_per_device_second * price.devices / lane_width
+    if not math.isfinite(amount):
+        return dict(UNAVAILABLE)
     return {"kind": "modeled", "amount": amount, "currency": model.currency, "modelDigest": model.digest}

@@ -24,6 +24,7 @@ from tasc_collector.contracts.envelope import (
 from tasc_collector.contracts.identities import KeyedIdentity
 from tasc_collector.contracts.window import WindowDeclaration
 from tasc_collector.identity import PayloadKey, trace_id
+from tasc_collector.shadow.attempts import unknown_attempt
 from tasc_collector.shadow.cases import Case
 from tasc_collector.shadow.executions import Pair
 from tasc_collector.signing import SigningKey
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tasc_collector.contracts.protocol import RouteSignalDefinition
 
 COLLECTOR_VERSION = "tasc-collector-0.1.0"
+_UNSIGNED = "A"
+"""Stands where a signature will stand, in an envelope that is only checked."""
 Split = Literal["dev", "holdout", "online"]
 
 _SPLITS: Mapping[str, Split] = {
@@ -68,7 +71,17 @@ class EnvelopeTerms:
 def execution_ids(
     terms: EnvelopeTerms, pair: Pair, target: PlanTarget, request_identity: KeyedIdentity
 ) -> tuple[str, str]:
-    """Trace id and route decision id of one execution."""
+    """Trace id and route decision id of one execution (original project, section 4.1).
+
+    Args:
+        terms: plan, declaration and keys of the run.
+        pair: case and replicate.
+        target: the profile's endpoint.
+        request_identity: keyed identity of the exact request.
+
+    Returns:
+        ``(trace-<hex>, route-<hex>)``; window fields are null in them outside split ``online``.
+    """
     online = terms.split == "online"
     return trace_id(
         terms.payload_key,
@@ -115,9 +128,30 @@ def route_signal_of(terms: EnvelopeTerms, case: Case) -> dict[str, Any] | None: 
 def signed_intent(
     terms: EnvelopeTerms, pair: Pair, target: PlanTarget, *, trace: str, decision: str, issued_at: str
 ) -> dict[str, Any]:  # Any: a JSON object
-    """Every envelope field up to the dispatch intent, signed with the dispatch key."""
+    """Every envelope field up to the dispatch intent, signed with the dispatch key (original project, trace envelope v2).
+
+    Args:
+        terms: plan, declaration and keys of the run.
+        pair: case and replicate.
+        target: the profile's endpoint.
+        trace: trace id of the execution.
+        decision: its route decision id.
+        issued_at: instant of the intent, before anything is sent.
+
+    Returns:
+        A JSON object, for ``attested``.
+    """
+    value = _intent(terms, pair, target, trace, decision, issued_at)
+    signature = terms.dispatch_key.sign(DISPATCH_DOMAIN, DISPATCH_FIELD, dispatch_preimage(value))
+    value["dispatchIntent"]["signature"] = signature
+    return value
+
+
+def _intent(
+    terms: EnvelopeTerms, pair: Pair, target: PlanTarget, trace: str, decision: str, issued_at: str
+) -> dict[str, Any]:  # Any: a JSON object
     online = terms.split == "online"
-    value: dict[str, Any] = {  # Any: a JSON object
+    return {
         "version": "tasc-trace-envelope-v2",
         "studyId": terms.plan.study_id,
         "protocolDigest": terms.plan.protocol_digest,
@@ -154,9 +188,6 @@ def signed_intent(
             "signatureAlgorithm": "ed25519",
         },
     }
-    preimage = dispatch_preimage({**value, "dispatchIntent": {**value["dispatchIntent"], "signature": ""}})
-    value["dispatchIntent"]["signature"] = terms.dispatch_key.sign(DISPATCH_DOMAIN, DISPATCH_FIELD, preimage)
-    return value
 
 
 def attested(
@@ -169,8 +200,63 @@ def attested(
 ) -> bytes:  # Any above: JSON objects
     """Canonical bytes of the complete envelope, signed with the collector key and checked against the schema before anyone
     stores it.
+
+    Args:
+        terms: plan, declaration and keys of the run.
+        intent: what ``signed_intent`` gave.
+        attempts: what became of each attempt, in order.
+        terminal_output_id: keyed identity of the answer; None where there is none.
+        collected_at: instant of the attestation.
+
+    Raises:
+        InputError: the envelope breaks its own schema.
     """
-    value: dict[str, Any] = {  # Any: a JSON object
+    value = _envelope(terms, intent, attempts, terminal_output_id, collected_at)
+    signature = terms.collector_key.sign(ATTESTATION_DOMAIN, ATTESTATION_FIELD, attestation_preimage(value))
+    value["collectorAttestation"]["signature"] = signature
+    envelope = canonical_bytes(value)
+    TraceEnvelope.read_own(envelope, where="trace envelope")
+    return envelope
+
+
+def check_envelope(
+    terms: EnvelopeTerms, pair: Pair, target: PlanTarget, request_identity: KeyedIdentity, *, at: str
+) -> None:
+    """Hold what is known of an execution before it is sent to the envelope's schema. Signs nothing.
+
+    Args:
+        terms: the window's terms.
+        pair: one of its pairs.
+        target: where the pair is sent.
+        request_identity: identity of the request.
+        at: an instant at which it might be sent.
+
+    Raises:
+        InputError: an envelope of it could not be written; names the field.
+    """
+    trace, decision = execution_ids(terms, pair, target, request_identity)
+    intent = _intent(terms, pair, target, trace, decision, at)
+    intent["dispatchIntent"]["signature"] = _UNSIGNED
+    lease = {
+        "attemptId": "attempt-1",
+        "attemptNumber": 1,
+        "issuedAt": at,
+        "expiresAt": at,
+        "requestIdentity": request_identity.to_json(),
+    }
+    value = _envelope(terms, intent, [unknown_attempt(lease, target, settled_at=at)], None, at)
+    value["collectorAttestation"]["signature"] = _UNSIGNED
+    TraceEnvelope.read_own(canonical_bytes(value), where="trace envelope")
+
+
+def _envelope(
+    terms: EnvelopeTerms,
+    intent: Mapping[str, Any],
+    attempts: Sequence[Mapping[str, Any]],
+    terminal_output_id: Mapping[str, Any] | None,
+    collected_at: str,
+) -> dict[str, Any]:  # Any above: JSON objects
+    return {
         **intent,
         "attempts": [dict(attempt) for attempt in attempts],
         "terminalOutputId": None if terminal_output_id is None else dict(terminal_output_id),
@@ -180,11 +266,5 @@ def attested(
             "collectedAt": collected_at,
             "authorityKeyId": terms.collector_key_id,
             "signatureAlgorithm": "ed25519",
-            "signature": "",
         },
     }
-    signature = terms.collector_key.sign(ATTESTATION_DOMAIN, ATTESTATION_FIELD, attestation_preimage(value))
-    value["collectorAttestation"]["signature"] = signature
-    envelope = canonical_bytes(value)
-    TraceEnvelope.read_own(envelope, where="trace envelope")
-    return envelope

@@ -11,12 +11,17 @@ An attempt is repeated only where the write ledger proves that nothing was sent,
 transport or time, the lane is open and the window too; after a bounded, jittered pause. That holds across runs: what an
 earlier run tried counts. A lease whose sender may still live elsewhere is left alone. A journal that failed sends nothing
 more, not even what it had leased. A cancelled call writes how far it came before the cancellation goes on.
+
+What was observed of a sent call is held to the envelope's schema before any of it is written. Where it cannot stand there the
+fault is ours: the call becomes ``sent_unknown`` with category ``internal``, and the window goes on.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 from tasc_collector.canonical import canonical_member
 from tasc_collector.contracts.fault import FaultReason
@@ -28,7 +33,7 @@ from tasc_collector.invocation.prepare import PreparedInvocation, prepare
 from tasc_collector.journal import Journal, RecordKind
 from tasc_collector.limits import MAX_RETRY_BACKOFF_S
 from tasc_collector.runtimes.request import Generation
-from tasc_collector.shadow.attempts import attempt_of, unknown_attempt
+from tasc_collector.shadow.attempts import attempt_of, outcome_body, unknown_attempt
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.envelopes import attested, execution_ids, signed_intent
 from tasc_collector.shadow.executions import Pair, PlannedPair
@@ -39,11 +44,26 @@ from tasc_collector.shadow.progress import Progress
 from tasc_collector.shadow.requests import generation_of, request_of, warm_up_generation
 from tasc_collector.shadow.scheduler import Lane, StopSignal
 from tasc_collector.shadow.space import Space, call_bytes
+from tasc_collector.shadow.standing import Standing
 from tasc_collector.transport.codes import Code
 
 
 class NotLeased(Exception):
-    """Nothing may be sent: the run stops, the window is over, or the journal has failed."""
+    """Nothing may be sent: the run stops, its word or the window is over, or the journal has failed."""
+
+
+class _Sealed(NamedTuple):
+    """What ends an execution, ready to be written.
+
+    Args:
+        outcome: body of its last outcome; None where the journal has it.
+        envelope: canonical bytes of the signed envelope.
+        collected_at: when the collector signed.
+    """
+
+    outcome: dict[str, Any] | None  # Any: a JSON object
+    envelope: bytes
+    collected_at: str
 
 
 class Executor:
@@ -57,9 +77,10 @@ class Executor:
         lanes: dict[str, Lane],
         stop: StopSignal,
         progress: Progress,
+        standing: Standing,
     ) -> None:
         self._context, self._journal, self._ledger = context, journal, ledger
-        self._lanes, self._stop, self._progress = lanes, stop, progress
+        self._lanes, self._stop, self._progress, self._standing = lanes, stop, progress, standing
         self._end_ms = timestamp_ms(context.declaration.event_time_end_exclusive)
         self._jitter = random.Random(context.plan.declaration_digest)  # noqa: S311 - spreads retries, no secret
 
@@ -130,29 +151,35 @@ class Executor:
         open_ = self._ledger.open[trace]
         target = self._context.target(self._ledger.by_trace[trace].key.profile_id)
         attempt = unknown_attempt(open_.lease or {}, target, settled_at=self._now())
-        body = {
-            "traceId": trace,
-            "attempt": attempt,
-            "code": None,
-            "reason": None,
-            "terminalOutputId": None,
-            "timeline": None,
-            "retryAfterS": None,
-        }
-        self._enqueue(RecordKind.OUTCOME, trace, body, None)
-        await self.accept(trace, open_)
+        sealed = self._sealed(open_, outcome_body(trace, attempt))
+        await self._accept(trace, sealed)
 
-    async def accept(self, trace: str, open_: OpenExecution, space: Space | None = None) -> None:
-        """Sign the envelope of an execution whose last outcome may have been sent, and make accepted and complete durable."""
-        collected = max(self._now(), open_.attempts[-1]["observerTimings"]["completedAt"])
-        envelope = attested(
-            self._context.terms, open_.intent, open_.attempts, open_.terminal_output_id, collected_at=collected
-        )
+    async def accept(self, trace: str) -> None:
+        """Give an execution whose last outcome may have been sent its envelope; a crash came between the two."""
+        open_ = self._ledger.open[trace]
+        envelope, collected = self._envelope(open_, open_.attempts, open_.terminal_output_id)
+        await self._accept(trace, _Sealed(None, envelope, collected))
+
+    def _sealed(self, open_: OpenExecution, body: dict[str, Any]) -> _Sealed:  # Any: a JSON object
+        """An outcome with the signed envelope that it leads to; ``InputError`` where it breaks the envelope's schema."""
+        envelope, collected = self._envelope(open_, [*open_.attempts, body["attempt"]], body["terminalOutputId"])
+        return _Sealed(body, envelope, collected)
+
+    def _envelope(
+        self, open_: OpenExecution, attempts: list[dict[str, Any]], output: dict[str, Any] | None
+    ) -> tuple[bytes, str]:  # Any: JSON objects
+        collected = max(self._now(), attempts[-1]["observerTimings"]["completedAt"])
+        return attested(self._context.terms, open_.intent, attempts, output, collected_at=collected), collected
+
+    async def _accept(self, trace: str, sealed: _Sealed, space: Space | None = None) -> None:
+        """Make outcome, accepted and complete durable, in one commit."""
+        if sealed.outcome is not None:
+            self._enqueue(RecordKind.OUTCOME, trace, sealed.outcome, space)
         reservation = None if space is None else space.reservation
-        body = canonical_member("trace", envelope)
+        body = canonical_member("trace", sealed.envelope)
         sequence = self._journal.enqueue(RecordKind.ACCEPTED, trace, body, reservation=reservation)
         self._ledger.note(RecordKind.ACCEPTED, trace, {}, sequence)
-        await self._append(RecordKind.COMPLETE, trace, {"traceId": trace, "collectedAt": collected}, space)
+        await self._append(RecordKind.COMPLETE, trace, {"traceId": trace, "collectedAt": sealed.collected_at}, space)
         self._progress.finished(self._ledger.by_trace[trace].final_state)
 
     async def complete(self, trace: str) -> None:
@@ -233,7 +260,9 @@ class Executor:
             except NotLeased:
                 return False
             _note_refusal(lane, outcome)
-            attempt = attempt_of(
+            not_sent = outcome.state is DispatchState.NOT_SENT
+            observed = partial(
+                attempt_of,
                 outcome,
                 context.target(profile_id),
                 attempt_id=identity,
@@ -243,26 +272,26 @@ class Executor:
                 not_before=not_before,
                 cost_model=context.cost_model,
             )
-            body = {
-                "traceId": trace,
-                "attempt": attempt,
-                "code": None if outcome.exchange.code is None else outcome.exchange.code.value,
-                "reason": None if outcome.answer is None else outcome.answer.reason.value,
-                "terminalOutputId": None if outcome.answer_identity is None else outcome.answer_identity.to_json(),
-                "timeline": outcome.timeline.draft(),
-                "retryAfterS": outcome.exchange.retry_after_s,
-            }
-            not_sent = outcome.state is DispatchState.NOT_SENT
             if not_sent:
-                await self._append(RecordKind.OUTCOME, trace, body, space)
+                await self._append(RecordKind.OUTCOME, trace, outcome_body(trace, observed(), outcome), space)
             else:
-                self._enqueue(RecordKind.OUTCOME, trace, body, space)
-                await self.accept(trace, open_, space)
+                await self._accept(trace, self._observed(trace, open_, observed, outcome), space)
         finally:
             space.release()
         if cancelled is not None:
             raise cancelled
         return not_sent
+
+    def _observed(
+        self, trace: str, open_: OpenExecution, attempt: Callable[[], dict[str, Any]], outcome: InvocationOutcome
+    ) -> _Sealed:  # Any: a JSON object
+        """What a sent call came to, ready to be written; ``sent_unknown`` where that cannot stand in an envelope."""
+        try:
+            return self._sealed(open_, outcome_body(trace, attempt(), outcome))
+        except Exception:  # noqa: BLE001 - the boundary behind which a sent call always has an outcome; nothing is written yet
+            target = self._context.target(self._ledger.by_trace[trace].key.profile_id)
+            unknown = unknown_attempt(open_.lease or {}, target, settled_at=self._now(), category=Category.INTERNAL)
+            return self._sealed(open_, outcome_body(trace, unknown))
 
     def _prepare(self, generation: Generation, profile_id: str) -> PreparedInvocation:
         context, call = self._context, self._context.calls[profile_id]
@@ -290,7 +319,8 @@ class Executor:
         """Make the call; ``NotLeased`` where nothing may be sent any more."""
 
         async def lease() -> None:
-            if self._stop.requested or self._closed() or self._journal.failed:
+            may = await self._standing.holds()
+            if not may or self._stop.requested or self._closed() or self._journal.failed:
                 raise NotLeased
             space.take()
             issued = max(self._now(), not_before)

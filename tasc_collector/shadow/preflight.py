@@ -3,7 +3,8 @@
 1. The parts fit: declaration, case root and every call target are those of the plan.
 2. The cases at hand are planned ones, unchanged; what they bring into an envelope is valid before anything is sent.
 3. A trace of arrivals is the plan's, and reaches to the last pair.
-4. Every profile's call can be prepared.
+4. Every profile's call can be prepared, and its trace written down: its first case is held to the envelope's schema. Every
+   case's request fits into the call's limits.
 5. The worst case is within the plan's budget.
 """
 
@@ -23,8 +24,8 @@ from tasc_collector.shadow.arrivals import arrivals_digest
 from tasc_collector.shadow.budget import check_budget, worst_case
 from tasc_collector.shadow.cases import Case, case_root, check_cases
 from tasc_collector.shadow.context import RunContext
-from tasc_collector.shadow.envelopes import route_signal_of
-from tasc_collector.shadow.executions import PlannedPair, pairs_of
+from tasc_collector.shadow.envelopes import check_envelope, route_signal_of
+from tasc_collector.shadow.executions import Pair, PlannedPair, pairs_of
 from tasc_collector.shadow.requests import generation_of, request_of
 
 
@@ -148,6 +149,35 @@ def _check_arrivals(context: RunContext, pairs: int) -> None:
         )
 
 
+def _check_trace(context: RunContext, pair: Pair, target: PlanTarget) -> None:
+    """What a plan allows and an envelope does not, such as a long model id, must not be found out after a send."""
+    body = request_of(pair.case, context.plan, target, context.calls[target.profile_id].profile).body
+    identity = context.terms.payload_key.identify(body)
+    try:
+        check_envelope(context.terms, pair, target, identity, at=timestamp_of_ms(context.wall_ms()))
+    except InputError as error:
+        raise InputError(
+            "a trace of this target could not be written down",
+            where=context.plan.window_key,
+            field=f"targets.{target.profile_id}",
+            rule=f"{error.field}: {error.rule or error.what}",
+            way_out="correct it in the study, then seal and plan a new window",
+        ) from None
+
+
+def _request_bytes(case: Case, plan: CollectionPlan, target: PlanTarget, call: CallTarget) -> int:
+    size, most = len(request_of(case, plan, target, call.profile).body), call.limits.max_request_bytes
+    if size > most:
+        raise InputError(
+            f"the request of this case has {size} bytes, {size - most} too many",
+            where=case.case_id,
+            field=f"targets.{target.profile_id}.httpLimits.maxRequestBytes",
+            rule=f"at most {most} bytes",
+            way_out="shorten the case, or raise the limit in the study; then seal and plan a new window",
+        )
+    return size
+
+
 def _check_work(context: RunContext, planned: list[PlannedPair]) -> None:
     plan = context.plan
     pairs = list(pairs_of(planned, context.cases))
@@ -158,9 +188,10 @@ def _check_work(context: RunContext, planned: list[PlannedPair]) -> None:
         for pair in pairs:
             case = pair.case
             if case.case_id not in size_of:
-                size_of[case.case_id] = len(request_of(case, plan, target, call.profile).body)
+                size_of[case.case_id] = _request_bytes(case, plan, target, call)
             sizes.append(size_of[case.case_id])
         if pairs:
+            _check_trace(context, pairs[0], target)
             prepare(
                 call,
                 generation_of(pairs[0].case, plan, target),

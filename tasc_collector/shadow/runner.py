@@ -14,7 +14,8 @@
    journal is sealed. Planned executions then equal the sum of their states.
 
 A stop (signal, caller, cancellation) starts nothing new, waits for what is in flight to its own deadline, writes, and leaves
-the rest for the next run. Running the same command again is the way to finish; it never sends a case twice.
+the rest for the next run. Where the word is over on which the window is sent (``standing``), there is none: the rest gets that
+reason, and the journal is sealed before the window's end. Running the same command again is the way to finish; it never sends a case twice.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tasc_collector.shadow.ledger import FINAL, Ledger, Stage, fold
 from tasc_collector.shadow.preflight import preflight
 from tasc_collector.shadow.progress import Progress, Snapshot
 from tasc_collector.shadow.scheduler import Lane, StopSignal, drain, run_pairs
+from tasc_collector.shadow.standing import Standing
 
 Status = Literal["complete", "partial", "stopped"]
 FAULTS_PER_COMMIT = 1_000
@@ -62,7 +64,7 @@ class RunResult:
         reasons: reasons of those that are no success.
         sent_calls: calls whose lease this run wrote, warm-up included.
         resumed: whether an earlier run had begun.
-        stop_reason: why it stopped, if it did.
+        stop_reason: why it stopped, if it did. A ``complete`` run has one where its word was over: nothing was left to send.
         seal: the journal's seal, where it is complete.
     """
 
@@ -137,7 +139,8 @@ async def run_window(
             target.profile_id: Lane(target.lane_width, context.plan.overload_stop_after)
             for target in context.plan.targets
         }
-        executor = Executor(context, journal, ledger, lanes, stop, progress)
+        standing = Standing(context.look, context.look_every_s, context.clock.now_ns, stop)
+        executor = Executor(context, journal, ledger, lanes, stop, progress, standing)
         leased = _LeaseCount(ledger)
         if not ledger.closed:
             elsewhere = _leased_elsewhere(journal, ledger)
@@ -148,8 +151,10 @@ async def run_window(
             if send and not _over(context) and not stop.requested:
                 await _send(context, planned, executor, stop, lanes)
             progress.tick(force=True)
-            if not _all_final(ledger, planned) and not stop.requested:
-                await _settle_rest(context, planned, ledger, executor, journal)
+            standing.require_readable()
+            reason = standing.over or _window_over(context, stop)
+            if reason is not None and not _all_final(ledger, planned):
+                await _leave_out_rest(planned, ledger, executor, journal, reason)
         complete = _all_final(ledger, planned)
         if complete and not ledger.closed:
             await journal.append(
@@ -208,7 +213,7 @@ async def _finish_earlier(context: RunContext, ledger: Ledger, executor: Executo
             if trace not in elsewhere or lease["expiresAt"] <= now:
                 await executor.settle(trace)
         elif execution.stage is Stage.OUTCOME and execution.last_state is not DispatchState.NOT_SENT:
-            await executor.accept(trace, ledger.open[trace])
+            await executor.accept(trace)
 
 
 async def _send(
@@ -219,6 +224,7 @@ async def _send(
     plan = context.plan
     for index in range(plan.warm_up_calls_per_profile):
         await drain([asyncio.create_task(executor.warm_up(profile_id, index)) for profile_id in lanes], stop)
+    left_ms = timestamp_ms(context.declaration.event_time_end_exclusive) - context.wall_ms()
     await run_pairs(
         pairs_of(planned, context.cases),
         plan.load_model,
@@ -227,22 +233,26 @@ async def _send(
         now_ns=context.clock.now_ns,
         stop=stop,
         arrivals=context.arrivals,
+        closes_ns=context.clock.now_ns() + left_ms * 1_000_000,
     )
 
 
-async def _settle_rest(
-    context: RunContext, planned: list[PlannedPair], ledger: Ledger, executor: Executor, journal: Journal
+def _window_over(context: RunContext, stop: StopSignal) -> FaultReason | None:
+    """Rule 6: after the window's end what was never sent gets this reason; before it, it may still be sent."""
+    return FaultReason.WINDOW_CLOSED if _over(context) and not stop.requested else None
+
+
+async def _leave_out_rest(
+    planned: list[PlannedPair], ledger: Ledger, executor: Executor, journal: Journal, reason: FaultReason
 ) -> None:
-    """Rule 6: after the window's end what was never sent gets its reason; before it, it may still be sent."""
-    if not _over(context):
-        return
+    """Give every execution that is not final the reason; a lease whose sender may live elsewhere is left alone."""
     written = 0
     for pair in planned:
         for key in pair.executions():
             execution = ledger.executions.get(key)
             if execution is not None and (execution.stage in FINAL or execution.stage is Stage.LEASED):
                 continue
-            executor.enqueue_left_out(pair, key.profile_id, FaultReason.WINDOW_CLOSED)
+            executor.enqueue_left_out(pair, key.profile_id, reason)
             written += 1
             if written % FAULTS_PER_COMMIT == 0:
                 await journal.flush()

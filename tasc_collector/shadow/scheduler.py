@@ -5,7 +5,8 @@ Rules:
 1. A unit is a *pair*: one case replicate with all its profiles, in counterbalanced order. Order is kept inside a pair,
    never across the window, so that a slow profile does not delay another pair's clock.
 2. A closed load keeps a fixed number of pairs in flight. An open load starts pairs on a schedule that does not wait for
-   answers; a pair that must wait for a free place is *queued since its scheduled time* (no coordinated omission).
+   answers; a pair that must wait for a free place is *queued since its scheduled time* (no coordinated omission). It waits for
+   no arrival that comes after the window's end.
 3. A lane is one endpoint; it runs at most its width of calls at once. Waiting for it is queue time.
 4. ``serial`` runs the profiles of a pair one after the other, ``overlap`` all at once.
 5. After ``stop.requested`` nothing new starts; what runs is awaited to its own deadline. A cancellation of the run is such
@@ -25,6 +26,7 @@ from tasc_collector.contracts.collection import ClosedLoad, LoadModel, OpenLoad
 from tasc_collector.shadow.executions import Pair
 
 NANOSECOND = 1_000_000_000
+_NEVER_NS = 2**63
 RunOne = Callable[[Pair, str, int], Coroutine[Any, Any, None]]
 """Called with the pair, the profile id and the instant (monotonic ns) since which the call is queued."""
 
@@ -88,6 +90,7 @@ async def run_pairs(
     now_ns: Callable[[], int],
     stop: StopSignal,
     arrivals: Sequence[float] | None = None,
+    closes_ns: int = _NEVER_NS,
 ) -> None:
     """Run every pair under the load model, until done or stopped.
 
@@ -99,6 +102,7 @@ async def run_pairs(
         now_ns: monotonic clock.
         stop: stops new starts.
         arrivals: offsets in seconds of a trace file, for arrival ``trace``.
+        closes_ns: instant on the monotonic clock from which no pair of an open load is started.
     """
     source = iter(pairs)
     if isinstance(load, ClosedLoad):
@@ -107,7 +111,7 @@ async def run_pairs(
             stop,
         )
     else:
-        await _open(source, load, isolation, run_one, now_ns, stop, arrivals)
+        await _open(source, load, isolation, run_one, now_ns, stop, arrivals, closes_ns)
 
 
 async def _worker(
@@ -144,6 +148,7 @@ async def _open(
     now_ns: Callable[[], int],
     stop: StopSignal,
     arrivals: Sequence[float] | None,
+    closes_ns: int,
 ) -> None:
     places = asyncio.Semaphore(load.maximum_concurrency)
     origin = now_ns()
@@ -166,7 +171,7 @@ async def _open(
     try:
         for pair, offset in zip(source, arrival_offsets(load, arrivals), strict=False):
             due = origin + int(offset * NANOSECOND)
-            if await stop.wait((due - now_ns()) / NANOSECOND):
+            if await stop.wait((min(due, closes_ns) - now_ns()) / NANOSECOND) or due >= closes_ns:
                 break
             task = asyncio.create_task(start(pair, due))
             running.add(task)

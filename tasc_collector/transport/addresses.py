@@ -14,10 +14,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TypeAlias
 
-Address: TypeAlias = IPv4Address | IPv6Address
+from tasc_collector.contracts import origin_grammar
+
+Address: TypeAlias = origin_grammar.Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
 IANA_IPV4: tuple[tuple[str, str], ...] = (
@@ -83,9 +85,10 @@ ADDED: tuple[tuple[str, str], ...] = (
     ("224.0.0.0/4", "multicast"),
     ("168.63.129.16/32", "cloud-host-channel"),
     ("ff00::/8", "multicast"),
+    ("3ff0::/12", "unallocated"),
 )
-"""What the registries do not list: multicast, and Azure's virtual host address, which is public but local to each
-machine."""
+"""What the registries do not list: multicast, Azure's virtual host address, which is public but local to each machine, and the
+block of the returned 6bone addresses, of which nothing is allocated (the original project's section 5 refuses it too)."""
 
 PRIVATE_BLOCKS: tuple[str, ...] = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 """The only blocks in which an operator's network extension may open networks (RFC 1918, RFC 6598, RFC 4193)."""
@@ -122,13 +125,8 @@ def _lookup(address: Address, table: tuple[tuple[int, int, int, str], ...]) -> s
     return None
 
 
-def parse_address(text: str) -> Address | None:
-    """The address that ``text`` spells canonically, or None: no zone, no short, octal, hex or mapped spelling."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    return address if str(address) == text and "%" not in text else None
+parse_address = origin_grammar.canonical_address
+"""The address that a text spells canonically, or None; one grammar for origins and for a resolver's answers."""
 
 
 def public_refusal(address: Address) -> str | None:

@@ -33,6 +33,8 @@ _TRIES = 5
 _GOOD_ENOUGH_NS = 2_000
 _STEP_NS = 500_000
 
+_new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function, and every read of a stream makes one
+
 Ancillary: TypeAlias = list[tuple[int, int, bytes]]
 
 
@@ -71,7 +73,7 @@ class ArrivalClock:
                     elif at_ns > now_ns:
                         at_ns = now_ns
                     self.last_ns = at_ns
-                    return Arrival(at_ns - self._origin_ns, self._uncertainty_ns, now_ns - at_ns)
+                    return _new_tuple(Arrival, (at_ns - self._origin_ns, self._uncertainty_ns, now_ns - at_ns))
         self.last_ns = max(now_ns, self.last_ns)
         lag_ns = None if self._turns is None else now_ns - self._turns.before_last_ns
         return Arrival(self.last_ns - self._origin_ns, None, lag_ns)

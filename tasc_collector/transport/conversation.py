@@ -140,21 +140,24 @@ class Conversation:
         Raises:
             TransportError: it did; not sent.
         """
+        data: bytes | None
         try:
             data = self._sock.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
-            return
+            data = None
         except OSError:
             raise not_sent(Code.CONNECTION_RESET) from None
-        if self._tls is not None and data:
+        spoken = data
+        if self._tls is not None:
             try:
-                plain = self._tls.decrypt(data)
+                # also what the handshake's last read brought along
+                spoken = self._tls.decrypt(data or b"")
             except ssl.SSLError:
                 raise not_sent(Code.TLS_FAILED) from None
-            if not plain and not self._tls.closed:
-                return
-            data = plain
-        raise not_sent(Code.UNSOLICITED_BYTES if data else Code.CONNECTION_CLOSED)
+        if spoken:
+            raise not_sent(Code.UNSOLICITED_BYTES)
+        if data == b"" or (self._tls is not None and self._tls.closed):
+            raise not_sent(Code.CONNECTION_CLOSED)
 
     async def run(self, message: bytes) -> None:
         """Send the request and read its answer; fills ``result``. Cancelling it is safe: ``result`` says how far it

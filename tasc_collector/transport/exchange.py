@@ -166,7 +166,18 @@ async def _call(
 
 
 async def within(step: Awaitable[T], span_ns: int, deadline_ns: int, code: Code, clock: Clock) -> T:
-    """Await one step for at most its own span and the total deadline."""
+    """Await one step for at most its own span and the total deadline.
+
+    Args:
+        step: what is awaited.
+        span_ns: most time of this step.
+        deadline_ns: end of the whole call on ``clock``.
+        code: what an overrun span is called; an overrun deadline is ``DEADLINE_EXCEEDED``.
+        clock: monotonic.
+
+    Raises:
+        TransportError: the time is over; nothing was sent.
+    """
     left = deadline_ns - clock.now_ns()
     try:
         async with asyncio.timeout(max(min(left, span_ns), 0) / 1e9):

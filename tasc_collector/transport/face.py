@@ -4,10 +4,13 @@ For reads of a server's own routes (models, health, metrics), which are small an
 ``invocation``, which reads them as they come. There is no pool, no redirect, no environment and no retry below this
 face, and a request goes only where the trust policy lets its alias go, whatever its URL says: the URL must be the
 endpoint's own.
+
+httpx logs the URL of every request at INFO. An origin is nowhere to be seen, so importing this module leaves those lines out.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 import httpx
@@ -29,6 +32,13 @@ from tasc_collector.transport.tls import TlsSettings
 _MS = 1_000_000
 _FORWARDED = ("accept", "content-type")
 _ANSWERED = (Code.PROVIDER_ERROR, Code.REDIRECT_DENIED, Code.UNEXPECTED_STATUS)
+
+
+def _names_no_url(record: logging.LogRecord) -> bool:
+    return not any(isinstance(argument, httpx.URL) for argument in record.args or ())
+
+
+logging.getLogger("httpx").addFilter(_names_no_url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Rules (RFC 9112, narrowed; where the RFC lets a client be lenient, this one is n
 1. The status line and every field line end with CRLF; nothing precedes the status line; no bare CR or LF, no folding,
    no white space before a colon, no control character. Names are tokens.
 2. Header bytes and header count are bounded over *all* heads together, interim ones and trailers included, and are
-   counted before a line is looked at. 101 is refused; other 1xx are skipped.
+   counted before a line is looked at. 101 is refused; other 1xx are skipped, unless they announce a body or say HTTP/1.0.
 3. The body is framed by one ``Content-Length`` or by ``Transfer-Encoding: chunked``, never both, never twice, never
    with another coding. Chunk extensions and trailers are checked, bounded and dropped; a trailer that frames is
    refused.
@@ -176,6 +176,8 @@ class ResponseReader:
                 self.head = head
                 self._frame(head)
                 return pos
+            if head.version == 0 or head.all(b"content-length") or head.all(b"transfer-encoding"):
+                raise WireError(Code.INVALID_FRAMING)
             if pos == len(data):
                 return pos
 

@@ -1,35 +1,26 @@
-"""Canonical origins and request paths. Pure.
+"""Origins that may be reached, and request paths. Pure.
 
 Rules (original project, section 5):
 
-1. An origin is ``scheme://host[:port]`` in exactly the spelling in which a URL serialises it: ASCII, lower case, no
-   user information, path, query, fragment, trailing slash or dot, no default port, no leading zero, no percent sign.
-2. Plain http only to the literals ``127.0.0.1`` and ``[::1]`` with a port; https never to them. Names such as
-   ``localhost``, other loopback addresses and mapped addresses are refused.
-3. A literal address must be public and canonical. A name has at least one dot, labels of 1 to 63 letters, digits and
-   inner hyphens, 253 characters at most, a last label that is no number, and ``xn--`` labels that decode to letters.
+1. An origin is spelled by the rules of ``contracts.origin_grammar``.
+2. Plain http, which is to this machine only, names its port.
+3. A literal address must be public, or lie in a network that an operator's extension opens.
 4. A path is ``/`` or segments of ``[A-Za-z0-9._~-]`` without ``.`` and ``..``; a request's path may end with a slash.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from tasc_collector.contracts.origin_grammar import DEFAULT_PORTS, Fault, MisspelledOrigin, read_origin
 from tasc_collector.errors import InputError
-from tasc_collector.limits import MAX_ORIGIN_LENGTH, MAX_PATH_LENGTH
-from tasc_collector.transport.addresses import Address, Network, parse_address, private_refusal, public_refusal
+from tasc_collector.limits import MAX_PATH_LENGTH
+from tasc_collector.transport.addresses import Network, private_refusal, public_refusal
 
-_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::([1-9][0-9]{0,4}))?", re.ASCII)
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9._~-]+", re.ASCII)
-_DEFAULT_PORT = {"http": 80, "https": 443}
-_LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 PLAIN_HTTP_WAY_OUT = (
     "put TLS in front of the server (a sidecar that terminates https), or forward a loopback port to it and use "
@@ -74,7 +65,7 @@ class Origin:
     def authority(self) -> str:
         """Value of the ``host`` header: the port only where it is not the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT_PORT[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def text(self) -> str:
@@ -82,8 +73,12 @@ class Origin:
         return f"{self.scheme}://{self.authority}"
 
 
-Refuse = Callable[..., InputError]
 _SPELLING = "write the origin as a browser serialises it, such as https://api.example.com"
+_WAYS_OUT = {
+    Fault.SPELLING: _SPELLING,
+    Fault.PLAIN_HTTP: PLAIN_HTTP_WAY_OUT,
+    Fault.THIS_MACHINE: "use http://127.0.0.1:<port>",
+}
 
 
 @lru_cache(maxsize=256)
@@ -102,69 +97,21 @@ def parse_origin(text: str, *, where: str | None = None, private_networks: tuple
     def refuse(rule: str, way_out: str = _SPELLING) -> InputError:
         return InputError("the origin is refused", where=where, field="origin", rule=rule, way_out=way_out)
 
-    if len(text) > MAX_ORIGIN_LENGTH:
-        raise refuse(f"at most {MAX_ORIGIN_LENGTH} characters")
-    match = _ORIGIN.fullmatch(text)
-    if match is None:
-        raise refuse("exactly scheme://host or scheme://host:port, lower-case ASCII, nothing before or after")
-    scheme, host, port_text = match.groups()
-    port = int(port_text) if port_text else _DEFAULT_PORT[scheme]
-    if port > 65535:
-        raise refuse("a port is 1 to 65535")
-    if port_text and port == _DEFAULT_PORT[scheme]:
-        raise refuse("the scheme's default port is not written")
-    address = _literal(host, refuse)
-    host = host.strip("[]")
-    if scheme == "http":
-        if host not in _LOOPBACK:
-            raise refuse("plain http is allowed only to the literals 127.0.0.1 and [::1]", PLAIN_HTTP_WAY_OUT)
-        if not port_text:
+    try:
+        parts = read_origin(text)
+    except MisspelledOrigin as error:
+        raise refuse(str(error), _WAYS_OUT[error.fault]) from None
+    if parts.scheme == "http":
+        if not parts.has_port:
             raise refuse("a loopback origin names its port", "add the port, such as http://127.0.0.1:8000")
-        return Origin(scheme, host, port, HostKind.LOOPBACK)
+        return Origin(parts.scheme, parts.host, parts.port, HostKind.LOOPBACK)
+    address = parts.address
     if address is None:
-        return Origin(scheme, host, port, HostKind.NAME)
+        return Origin(parts.scheme, parts.host, parts.port, HostKind.NAME)
     reason = private_refusal(address, private_networks) if private_networks else public_refusal(address)
     if reason is not None:
         raise refuse(f"a literal address must be one that may be reached; this one is {reason}", PRIVATE_WAY_OUT)
-    return Origin(scheme, host, port, HostKind.ADDRESS)
-
-
-def _literal(host: str, refuse: Refuse) -> Address | None:
-    """The address that a host spells, or None for a good name."""
-    if host.startswith("["):
-        address = parse_address(host[1:-1])
-        if address is None or address.version != 6:
-            raise refuse("an IPv6 literal is written in its canonical form (RFC 5952), without zone")
-        return address
-    address = parse_address(host)
-    if address is not None:
-        return address
-    labels = host.split(".")
-    if len(host) > 253 or len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise refuse(
-            "a host name has at least one dot and labels of letters, digits and inner hyphens, 253 characters at most"
-        )
-    if _NUMBER.fullmatch(labels[-1]):
-        raise refuse("a host whose last label is a number must be a canonical IPv4 address")
-    if not all(_valid_idna(label) for label in labels if label.startswith("xn--")):
-        raise refuse("an xn-- label must be the ASCII form of a real label")
-    return None
-
-
-def _valid_idna(label: str) -> bool:
-    """True if an A-label decodes to letters, marks, digits and hyphens, is not all ASCII, and encodes back to
-    itself.
-    """
-    try:
-        decoded = label[4:].encode("ascii").decode("punycode")
-        back = decoded.encode("punycode").decode("ascii")
-    except (UnicodeError, ValueError):
-        return False
-    if back != label[4:] or decoded.isascii():
-        return False
-    if unicodedata.normalize("NFC", decoded) != decoded:
-        return False
-    return all(char == "-" or unicodedata.category(char)[0] in "LMN" for char in decoded)
+    return Origin(parts.scheme, parts.host, parts.port, HostKind.ADDRESS)
 
 
 def _segments_ok(path: str) -> bool:
@@ -178,7 +125,7 @@ def route_prefix_ok(path: str) -> bool:
 
 def request_path_ok(path: str) -> bool:
     """True if ``path`` can be requested: like a prefix, and it may end with a slash (rule 4)."""
-    return path == "/" or route_prefix_ok(path.removesuffix("/"))
+    return path == "/" or (path != "//" and route_prefix_ok(path.removesuffix("/")))
 
 
 def under_prefix(path: str, prefix: str) -> bool:

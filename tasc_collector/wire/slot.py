@@ -70,6 +70,23 @@ class StringSlot:
             return None
         return strings if is_plain(joined) else _unescaped(strings)
 
+    def fit_each(self, events: list[bytes]) -> list[str] | None:
+        """``fit`` for events at hand one by one, the common case only: plain characters."""
+        head, tail, ends = self._head, self._tail, self._ends
+        first, last = len(head), -len(tail)
+        inside: list[bytes] = []
+        for event in events:
+            if len(event) < ends or not event.startswith(head) or not event.endswith(tail):
+                return None
+            inside.append(event[first:last])
+        try:
+            strings = b"\n".join(inside).decode().split("\n")
+        except UnicodeDecodeError:
+            return None
+        joined = "".join(strings)
+        fitting = len(strings) == len(events) and len(joined) <= SLOT_MAX_CHARACTERS and is_plain(joined)
+        return strings if fitting else None
+
     def opened(self, texts: Iterable[str]) -> list[str]:
         """The open strings of the first of these texts, up to one that does not fit.
 

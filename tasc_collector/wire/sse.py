@@ -166,15 +166,30 @@ class SseDecoder:
             if ended:
                 return None
             strings = []
-        lines, events = self._lines + 2 * len(strings), self._events + len(strings)
-        if lines > self._limits.max_lines or events > self._limits.max_events or not self._intake.take(len(chunk)):
+        if not self._count(len(strings), len(chunk)):
             return None
-        self._lines, self._events = lines, events
         if not ended:
             pending += rest
         elif pending or rest:
             pending[:] = rest
         return strings
+
+    def feed_each(self, chunks: list[bytes], slot: StringSlot) -> list[str] | None:
+        """``feed_slot`` for chunks that hold one whole event each: the open string of each, or None, with nothing taken."""
+        if self._pending or self._intake.refused or self._start is not None or self._after_cr:
+            return None
+        strings = slot.fit_each(chunks) if len(max(chunks, key=len)) <= self._easy_bytes else None
+        if strings is None or not self._count(len(strings), sum(map(len, chunks))):
+            return None
+        return strings
+
+    def _count(self, events: int, size: int) -> bool:
+        """Count events of one line each; False, and nothing is counted, where a bound is near."""
+        lines, events = self._lines + 2 * events, self._events + events
+        if lines > self._limits.max_lines or events > self._limits.max_events or not self._intake.take(size):
+            return False
+        self._lines, self._events = lines, events
+        return True
 
     def _split(self, chunk: bytes) -> tuple[bytes, bytes]:
         """What ends with this chunk, from the first pending byte on, and what is left; if nothing ends, the chunk."""

@@ -175,7 +175,7 @@ class EngineSpec:
         base: flags that every launch has.
         override: knobs whose flag depends on more than their value.
         image: container image for a host, if there is one.
-        logs_content: flags with which the engine writes prompts or answers into a log or file.
+        logs_content: flags and variables with which the engine writes prompts or answers into a log or file.
         refusals: reasons why this very request must not be launched.
         rocm_hip_only: the engine refuses ``ROCR_VISIBLE_DEVICES`` (it compares HIP and CUDA variables).
     """

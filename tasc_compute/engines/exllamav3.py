@@ -150,6 +150,15 @@ SPEC: Final = EngineSpec(
     spelling=SPELLING,
     missing=MISSING,
     override=_override,
-    logs_content=frozenset({"--log-prompt", "--log-generation-params", "--log-requests"}),
+    logs_content=frozenset(
+        {
+            "--log-prompt",
+            "--log-generation-params",
+            "--log-requests",
+            "TABBY_LOGGING_LOG_PROMPT",
+            "TABBY_LOGGING_LOG_GENERATION_PARAMS",
+            "TABBY_LOGGING_LOG_REQUESTS",
+        }
+    ),
     refusals=_refusals,
 )

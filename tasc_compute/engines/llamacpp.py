@@ -182,6 +182,7 @@ SPEC: Final = EngineSpec(
             "-lv",
             "--verbosity",
             "--log-verbosity",
+            "LLAMA_ARG_LOG_VERBOSITY",
         }
     ),
     refusals=_refusals,

@@ -141,6 +141,14 @@ SPEC: Final = EngineSpec(
     image=image,
     spelling=SPELLING,
     override=_override,
-    logs_content=frozenset({"--enable-log-requests", "--enable-log-outputs", "--enable-log-deltas"}),
+    logs_content=frozenset(
+        {
+            "--enable-log-requests",
+            "--enable-log-outputs",
+            "--enable-log-deltas",
+            "VLLM_DEBUG_LOG_API_SERVER_RESPONSE",
+            "VLLM_LOGGING_CONFIG_PATH",
+        }
+    ),
     rocm_hip_only=True,
 )

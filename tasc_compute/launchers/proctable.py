@@ -63,7 +63,11 @@ class LinuxProcessTable:
         self._boot = (root / "sys/kernel/random/boot_id").read_text().strip()
 
     def read(self, pid: int) -> ProcessInfo | None:
-        """The row of a pid."""
+        """The row of a pid.
+
+        The state is that of its first thread. A process of which another still runs is no corpse, though it reads ``Z``: it
+        holds its devices, and cannot be reaped yet.
+        """
         try:
             text = (self._root / str(pid) / "stat").read_bytes()
             fields = text[text.rindex(b")") + 2 :].split()
@@ -73,7 +77,7 @@ class LinuxProcessTable:
                 int(fields[2]),
                 int(fields[3]),
                 f"{self._boot}:{int(fields[19])}",
-                fields[0].decode() in _DEAD_STATES,
+                fields[0].decode() in _DEAD_STATES and int(fields[17]) <= 1,
             )
         except (OSError, ValueError, IndexError):
             return None

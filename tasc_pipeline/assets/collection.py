@@ -146,5 +146,6 @@ def collection(context: dg.AssetExecutionContext, state: StateFolder) -> Iterato
 )
 def window_manifests(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Close the window."""
-    closed = close.close(state.home(), context.partition_key)
+    with also_watching(observing(context, "window_manifests"), OBSERVE_EVERY_S):
+        closed = close.close(state.home(), context.partition_key)
     return dg.MaterializeResult(metadata=window_metadata(closed), data_version=dg.DataVersion(closed.link.digest))

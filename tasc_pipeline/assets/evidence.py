@@ -4,9 +4,11 @@ import dagster as dg
 
 from tasc_pipeline.assets.collection import OWNERS, window_manifests
 from tasc_pipeline.assets.described import WHEN_CLOSED, columns
+from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps.evidence_tables import publish_evidence
+from tasc_pipeline.steps.watch import also_watching
 from tasc_pipeline.warehouse.schemas import EVIDENCE, REPORTED_SCORES
 
 
@@ -25,7 +27,8 @@ from tasc_pipeline.warehouse.schemas import EVIDENCE, REPORTED_SCORES
 )
 def evaluator_evidence(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Check and publish the window's evidence."""
-    published = publish_evidence(state.home(), context.partition_key)
+    with also_watching(observing(context, "evaluator_evidence"), OBSERVE_EVERY_S):
+        published = publish_evidence(state.home(), context.partition_key)
     checked = published.checked
     return dg.MaterializeResult(
         metadata={

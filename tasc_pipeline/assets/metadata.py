@@ -86,7 +86,7 @@ def collection_metadata(asset: str, result: RunResult, published: Publication) -
         "dagster/row_count": published.rows["traces"],
         "resumed": result.resumed,
         "calls_of_this_run": result.sent_calls,
-        "status": result.status,
+        "status": f"stopped: {result.stop_reason.replace('-', ' ')}" if result.stop_reason else result.status,
     }
 
 

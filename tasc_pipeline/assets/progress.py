@@ -12,20 +12,26 @@ OBSERVE_EVERY_S = 15.0
 """A Dagster event costs milliseconds: progress is one observation per quarter minute, never one per call."""
 
 
-def observing(context: dg.AssetExecutionContext, asset: str) -> Callable[[Snapshot], None]:
-    """A function that records done and total, rate and time left; call it no oftener than ``OBSERVE_EVERY_S``."""
+def observing(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, asset: str
+) -> Callable[[Snapshot], None]:
+    """A function that records done and total, rate and time left, which are absent before something is done.
+
+    Call it no oftener than ``OBSERVE_EVERY_S``.
+    """
+    run = context.op_execution_context
 
     def show(snapshot: Snapshot) -> None:
-        context.log_event(
+        speed = {"rate_per_s": snapshot.rate_per_s, "left_s": snapshot.left_s}
+        run.log_event(
             dg.AssetObservation(
                 asset,
-                partition=context.partition_key if context.has_partition_key else None,
+                partition=run.partition_key if run.has_partition_key else None,
                 metadata={
                     "what": snapshot.what or "collecting",
                     "done": snapshot.done,
                     "total": snapshot.total,
-                    "rate_per_s": snapshot.rate_per_s or 0.0,
-                    "left_s": snapshot.left_s or 0.0,
+                    **{name: value for name, value in speed.items() if value is not None},
                 },
             )
         )

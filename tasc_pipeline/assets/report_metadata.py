@@ -33,8 +33,12 @@ def assessment_metadata(
         for ratio in result.ratios:
             if ratio.estimate is not None:
                 figures[f"{ratio.metric}_{ratio.statistic}_ratio{mark}"] = ratio.estimate
+            if ratio.noise_floor is not None:
+                figures[f"{ratio.metric}_{ratio.statistic}_noise_floor{mark}"] = ratio.noise_floor
         if result.failures.difference is not None:
             figures[f"failure_rate_difference{mark}"] = result.failures.difference
+        if result.failures.noise_floor is not None:
+            figures[f"failure_rate_noise_floor{mark}"] = result.failures.noise_floor
     for profile in report.profiles:
         mark = of(profile.profile_id) if profile.role == "candidate" else ""
         for latency in profile.latencies:
@@ -50,7 +54,7 @@ def assessment_metadata(
     return {
         "verdict": ", ".join(verdicts),
         "sentence": dg.MetadataValue.md("  \n".join(sentences)),
-        "report": dg.MetadataValue.md(assess.render(home, report).markdown),
+        "report": dg.MetadataValue.md(assess.written_markdown(home, report.window_key)),
         "report_file": dg.MetadataValue.path(str(assess.report_path(home, report.window_key))),
         "planned": report.counts.planned,
         "success": report.counts.success,

@@ -50,6 +50,9 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
         "export": "Write records for other tools.",
     },
     "evidence": {"evidence": "Scores that were made elsewhere: sign them, take them in."},
+    "file_study": {
+        "assess-files": "Assess a decision study from files alone: import, join, decisions, controller, next experiment."
+    },
     "wire": {"wire": "Read captured bytes as the collector would."},
     "runtimes": {"runtimes": "Registered runtimes and what their pinned builds can do."},
     "endpoints": {

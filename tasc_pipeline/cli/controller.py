@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from tasc_collector.contracts.proposal import HeldExperiment
 from tasc_pipeline.cli.common import home, now, out
+from tasc_pipeline.control.proposals import Proposal
 from tasc_pipeline.steps import controller as steps
 from tasc_pipeline.steps.proposals import ProposalFiles, propose_next
 
@@ -120,6 +122,12 @@ def propose(
     """Propose the next experiment, or say why none is proposed; registers nothing."""
     proposal, path = propose_next(home(), study, ProposalFiles(decision, budget, history))
     console = out()
+    print_proposal(console, proposal)
+    console.print(f"kept: {path}", markup=False)
+
+
+def print_proposal(console: Console, proposal: Proposal) -> None:
+    """A proposal in a few lines: what is changed, what it needs, or why there is none."""
     if isinstance(proposal, HeldExperiment):
         console.print(f"HOLD: {proposal.hold_reason}", markup=False)
     else:
@@ -128,4 +136,3 @@ def propose(
         console.print(f"changes {changed.kind} {changed.target_id}, and nothing else", markup=False)
         console.print(f"needs {', '.join(item.kind for item in proposal.evidence_requirements)}", markup=False)
         console.print("it registers nothing: make a successor with tasc study fork, if you agree", markup=False)
-    console.print(f"kept: {path}", markup=False)

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from tasc_collector.errors import InputError
 from tasc_collector.runtimes.profile import Route
-from tasc_pipeline.cli.common import now, out, say
+from tasc_pipeline.cli.common import EXIT_INTERRUPTED, now, out, say
 from tasc_pipeline.cli.show_progress import terminal_progress
 from tasc_pipeline.cli.tables import print_assessment
 from tasc_pipeline.demo import flow, servers
@@ -34,7 +35,14 @@ def demo(
     live: Annotated[
         bool, typer.Option("--live", help="Real engines: two llama.cpp servers, then a chat window against MLX-LM.")
     ] = False,
-    port: Annotated[int, typer.Option(help="First of two ports on loopback.")] = servers.CHAMPION.port,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"First of two ports on loopback; 0 for any two that are free. Without it {servers.CHAMPION.port}, or "
+            "any where that is in use. A study that is there keeps its ports.",
+            show_default=False,
+        ),
+    ] = None,
     prompts: Annotated[Path | None, typer.Option(help="Prompts instead of the example's.")] = None,
     answer_prefix: Annotated[
         str, typer.Option(help="Put before every answer of the contract servers; for privacy tests.", hidden=True)
@@ -47,9 +55,14 @@ def demo(
     build_views(home.root, clock=now)
     cases = prompts or flow.example_prompts()
     with ExitStack() as stack:
-        studies = _live(stack, home, cases) if live else _contract(stack, home, cases, port, answer_prefix)
+        studies = _live(stack, home, cases) if live else start_contract_servers(stack, home, cases, port, answer_prefix)
         show = stack.enter_context(terminal_progress())
-        windows = [flow.run_window(home, study, say, show) for study in studies]
+        windows = []
+        for study in studies:
+            window = flow.run_window(home, study, say, show)
+            if window is None:
+                raise typer.Exit(EXIT_INTERRUPTED)
+            windows.append(window)
     console = out()
     for key, report in windows:
         print_assessment(console, report)
@@ -68,15 +81,38 @@ def demo(
         console.print(f"{name:17} {text}", markup=False)
 
 
-def _contract(stack: ExitStack, home: Home, cases: Path, port: int, answer_prefix: str) -> tuple[str, ...]:
+def start_contract_servers(
+    stack: ExitStack, home: Home, cases: Path, port: int | None, answer_prefix: str
+) -> tuple[str, ...]:
+    """Start the demo's two contract servers, and make their study where there is none.
+
+    Args:
+        stack: stops the servers at its end.
+        home: the state folder.
+        cases: prompts of a new study.
+        port: the first of two; 0 for any two that are free, None for the demo's own, or any where they are in use.
+        answer_prefix: put before every answer.
+
+    Returns:
+        The studies to collect a window of.
+
+    Raises:
+        InputError: a port that was asked for, or that the study keeps, is in use.
+    """
     ledgers = home.root / "demo"
     make_folder(ledgers)
-    champion, candidate = (
-        replace(servers.CHAMPION, port=port, answer_prefix=answer_prefix),
-        replace(servers.CANDIDATE, port=port + 1, answer_prefix=answer_prefix),
-    )
-    origins = stack.enter_context(servers.running((champion, candidate), ledgers))
-    say(f"contract servers: {champion.runtime} at {origins['champion']}, {candidate.runtime} at {origins['candidate']}")
+    kept = flow.ports_of(home, STUDY)
+    first = servers.CHAMPION.port if port is None else port
+    ports = kept or (first, first + 1 if first else 0)
+    try:
+        origins = stack.enter_context(servers.running(servers.pair(ports, answer_prefix), ledgers))
+    except InputError:
+        if kept or port is not None:
+            raise
+        say(f"port {ports[0]} or {ports[1]} is in use; taking two that are free")
+        origins = stack.enter_context(servers.running(servers.pair((0, 0), answer_prefix), ledgers))
+    champion, candidate = servers.CHAMPION.runtime, servers.CANDIDATE.runtime
+    say(f"contract servers: {champion} at {origins['champion']}, {candidate} at {origins['candidate']}")
     flow.ensure_study(home, _wanted(STUDY, Server(origins["champion"]), Server(origins["candidate"]), cases), say)
     return (STUDY,)
 

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from tasc_collector.contracts.decision_answers import EvaluatorAnswers
 from tasc_collector.contracts.envelope import TraceEnvelope
-from tasc_collector.contracts.protocol import EvaluatorDefinition, ExperimentProtocol
+from tasc_collector.contracts.protocol import EvaluatorIdentity, ExperimentProtocol
 from tasc_collector.contracts.scalars import format_timestamp, parse_timestamp
 from tasc_collector.contracts.trust_snapshot import EvaluatorKey, EvaluatorTrustSnapshot, Freshness
 from tasc_collector.errors import InputError
 from tasc_collector.wire.records import read_ndjson_records, read_record_file
 from tasc_pipeline.cli.common import home, now, out, say
+from tasc_pipeline.cli.show_progress import terminal_progress
 from tasc_pipeline.home import keys
 from tasc_pipeline.steps.decision_answers import read_answers
 
@@ -44,7 +44,8 @@ def add(
     """Take signed evidence in: all of the file, or nothing of it."""
     from tasc_pipeline.steps.evidence_intake import add_evidence
 
-    added = add_evidence(home(), study, file, now())
+    with terminal_progress():
+        added = add_evidence(home(), study, file, now())
     console = out()
     console.print(f"{added.new} pieces of evidence taken in, {added.known} were there already", markup=False)
     for window_key, count in added.windows.items():
@@ -134,7 +135,7 @@ def import_lm_eval(
     out().print(f"{count} scores in reported_scores; no gate reads them", markup=False)
 
 
-def _evaluator(answers: Path | None, protocol: Path | None) -> EvaluatorAnswers | EvaluatorDefinition:
+def _evaluator(answers: Path | None, protocol: Path | None) -> EvaluatorIdentity:
     if answers is not None and protocol is None:
         return read_answers(answers, ()).evaluator
     if protocol is not None and answers is None:

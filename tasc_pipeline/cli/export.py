@@ -11,6 +11,7 @@ import typer
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError
 from tasc_pipeline.cli.common import EXIT_FAILED, home, now, say
+from tasc_pipeline.cli.show_progress import terminal_progress
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.steps.privacy import page, search
 
@@ -28,12 +29,13 @@ def traces(
     to: Annotated[Path | None, typer.Option("--out", help="File; standard output if not given.")] = None,
 ) -> None:
     """Write the accepted trace envelopes of a window as canonical NDJSON."""
-    lines = list(export_traces(home(), window_key))
+    if to is not None and to.exists():
+        raise InputError("this file exists", where=str(to), way_out="choose another name, or remove it")
+    with terminal_progress():
+        lines = list(export_traces(home(), window_key))
     if to is None:
         sys.stdout.buffer.writelines(lines)
         return
-    if to.exists():
-        raise InputError("this file exists", where=str(to), way_out="choose another name, or remove it")
     to.write_bytes(b"".join(lines))
     say(f"{len(lines)} envelopes written to {to}")
 
@@ -56,7 +58,8 @@ def privacy_scan(
         )
     texts = [line for line in needles.read_text(encoding="utf-8").splitlines() if line.strip()]
     found = home()
-    result = search([found.root], texts, leave_out=[needles, *(leave_out or ())])
+    with terminal_progress():
+        result = search([found.root], texts, leave_out=[needles, *(leave_out or ())])
     sys.stdout.write(page(result, found.root, searched_at=format_timestamp(now())))
     if not result.clean:
         raise typer.Exit(EXIT_FAILED)

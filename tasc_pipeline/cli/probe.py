@@ -10,7 +10,6 @@ from rich.table import Table
 from tasc_collector.contracts.receipt import CapabilityReceipt
 from tasc_collector.errors import InputError
 from tasc_collector.limits import RECEIPT_HOURS, RECEIPT_HOURS_MAX
-from tasc_collector.probes.canaries import CANARIES
 from tasc_collector.runtimes.profile import Capability, Effect, Framing, Route
 from tasc_pipeline.cli.common import EXIT_FAILED, home, out, say
 from tasc_pipeline.home.layout import Home
@@ -36,10 +35,8 @@ def probe(
     """Observe one capability of one endpoint; print and store the signed receipt."""
     found = home()
     study_id, alias = _endpoint(found, endpoint)
-    canary = CANARIES.get(capability)
-    if canary is not None and effect is Effect.INFERENCE_CANARY:
-        say(f"sends {canary.calls} inference call(s), at most {canary.most_tokens} output tokens, to {alias}")
-    done = probe_endpoint(found, study_id, alias, capability, ProbeOptions(effect, route, framing, valid_hours))
+    options = ProbeOptions(effect, route, framing, valid_hours)
+    done = probe_endpoint(found, study_id, alias, capability, options, tell=say)
     print_receipt(done)
     if done.receipt.state != "supported":
         say(

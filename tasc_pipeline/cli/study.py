@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from tasc_collector.contracts.comparison import Comparison
 from tasc_collector.errors import InputError
 from tasc_pipeline.cli.common import home, now, out
+from tasc_pipeline.control.estimates import study_time_text
+from tasc_pipeline.control.power import study_notes
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.steps.admission import conditional_routes
 from tasc_pipeline.steps.decision_answers import read_answers
@@ -40,6 +43,12 @@ def new(
     concurrency: Annotated[int, typer.Option(min=1, help="Pairs in flight.")] = 4,
     max_tokens: Annotated[int, typer.Option(min=1, help="Output tokens per answer at most.")] = 64,
     margin: Annotated[float, typer.Option(help="Largest latency ratio that still counts as no worse.")] = 1.10,
+    failure_margin: Annotated[
+        float, typer.Option(min=0.0001, max=0.9999, help="Largest difference of failure rates that is no worse.")
+    ] = 0.02,
+    recurring: Annotated[
+        bool, typer.Option(help="Look at every window: intervals that stay right over all of them together.")
+    ] = False,
     overlap: Annotated[bool, typer.Option(help="Send both of a pair at once instead of one after the other.")] = False,
     champion_runtime: Annotated[str | None, typer.Option(help="Declare instead of observe.")] = None,
     champion_build: Annotated[str | None, typer.Option()] = None,
@@ -77,6 +86,8 @@ def new(
         concurrency=concurrency,
         maximum_output_tokens=max_tokens,
         margin=margin,
+        failure_margin=failure_margin,
+        recurring=recurring,
         overlap=overlap,
         answers=read_answers(answers, answer or ()) if decision else None,
     )
@@ -129,4 +140,8 @@ def print_study(outcome: StudyOutcome) -> None:
         f"at most {calls * study.generation.maximum_output_tokens} output tokens, route {target.route} ({target.framing})",
         markup=False,
     )
+    console.print(study_time_text(study, calls, len(outcome.found)), markup=False)
+    if isinstance(outcome.rules, Comparison):
+        for note in study_notes(outcome.groups, outcome.rules.margins, outcome.rules.rule):
+            console.print(note, markup=False)
     console.print(f"written: {outcome.folder}", markup=False)

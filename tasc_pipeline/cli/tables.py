@@ -7,7 +7,7 @@ from rich.table import Table
 
 from tasc_collector.contracts.report import AssessmentReport, DecisionResult, Interval
 from tasc_pipeline.control.fairness import LOOPBACK_PATH
-from tasc_pipeline.control.sentences import asides
+from tasc_pipeline.control.sentences import asides, floor_text
 from tasc_pipeline.warehouse.decision_blocks import gate_grid
 
 _NAMES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E"}
@@ -37,7 +37,7 @@ def print_assessment(console: Console, report: AssessmentReport) -> None:
                 f"{ratio.margin:.2f}",
                 ratio.verdict,
                 str(ratio.pairs),
-                "unknown" if ratio.noise_floor is None else f"±{ratio.noise_floor:.1%}",
+                floor_text(ratio.noise_floor),
             )
         failures = result.failures
         table.add_row(
@@ -47,7 +47,7 @@ def print_assessment(console: Console, report: AssessmentReport) -> None:
             f"{failures.margin:.2f}",
             failures.verdict,
             str(failures.pairs),
-            "",
+            floor_text(failures.noise_floor),
         )
         console.print(table)
         strip = Table("fairness", "champion", "candidate", "unit", "")

@@ -95,9 +95,16 @@ def plan_window(
     every: Annotated[
         str | None, typer.Option(help="With --dry-run: what a day costs on a schedule, such as 1h or 30m.")
     ] = None,
+    tokens_per_second: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="Speed of one call, for the expected minutes; as an earlier window measured if not given."
+        ),
+    ] = None,
 ) -> None:
     """Issue a window's collection plan, approve it by its digest, or show what it may cost."""
     from tasc_pipeline.control.estimates import estimate_text, per_day
+    from tasc_pipeline.control.pace import given
     from tasc_pipeline.steps import plan
 
     found, console = home(), out()
@@ -109,11 +116,12 @@ def plan_window(
         case ["show", key]:
             _show_plan(found, key)
         case [key]:
-            made, estimate = plan.make_plan(found, key, now(), write=not dry_run, purpose=_purpose(purpose))
+            pace = plan.measured_pace(found, key) if tokens_per_second is None else given(tokens_per_second)
+            made, estimate = plan.make_plan(found, key, now(), write=not dry_run, purpose=_purpose(purpose), pace=pace)
             rated = made.load_model.kind == "open"
-            console.print(f"purpose {made.purpose}: {estimate_text(estimate, rated=rated)}", markup=False)
+            console.print(f"purpose {made.purpose}: {estimate_text(estimate, pace, rated=rated)}", markup=False)
             if every is not None:
-                day = estimate_text(per_day(estimate, every), rated=rated)
+                day = estimate_text(per_day(estimate, every), pace, rated=rated)
                 console.print(f"per day, every {every}: {day}", markup=False)
             if dry_run:
                 console.print("nothing was written", markup=False)
@@ -192,15 +200,19 @@ def collect_window(window_key: WindowKey) -> None:
     with terminal_progress() as show:
         result = collect.collect(found, window_key, show=show)
         published = collect.publish(found, window_key)
+        if result.status == "complete":
+            close.close(found, window_key)
     console = out()
     console.print(", ".join(f"{count} {state}" for state, count in sorted(result.states.items())), markup=False)
+    if result.status == "complete" and result.stop_reason:
+        words = result.stop_reason.replace("-", " ")
+        console.print(f"stopped: {words}; nothing more of this window is sent, by any run", markup=False)
     if result.status != "complete":
         console.print(
             f"{result.status}{f' ({result.stop_reason})' if result.stop_reason else ''}; finish with: tasc collect {window_key}",
             markup=False,
         )
         raise typer.Exit(EXIT_FAILED)
-    close.close(found, window_key)
     if load_approved(found, window_key).is_revision:
         from tasc_pipeline.steps.evidence_tables import publish_evidence
 
@@ -219,9 +231,10 @@ def settle_window(window_key: WindowKey) -> None:
     with terminal_progress() as show:
         result = collect.collect(found, window_key, show=show, send=False)
         collect.publish(found, window_key)
+        if result.status == "complete":
+            close.close(found, window_key)
     out().print(", ".join(f"{count} {state}" for state, count in sorted(result.states.items())), markup=False)
     if result.status == "complete":
-        close.close(found, window_key)
         out().print("closed", markup=False)
 
 
@@ -229,7 +242,9 @@ def verify_window(window_key: WindowKey) -> None:
     """Check everything a window left: journal chain and MACs, signatures, counts, published parts; says what it proved."""
     from tasc_pipeline.steps import verify
 
-    for line in verify.verify_window(home(), window_key):
+    with terminal_progress():
+        lines = verify.verify_window(home(), window_key)
+    for line in lines:
         out().print(line, markup=False)
 
 

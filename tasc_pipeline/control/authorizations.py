@@ -10,6 +10,8 @@ Rules:
 4. What counts against a ceiling is what was used; until that is known, the worst case that was reserved. It counts on the
    UTC day of the reservation, so a window that goes on after midnight is not paid twice.
 5. A reservation has a name: the window's key, or the probe's. One name never counts twice, however often it is resumed.
+   Each run that uses it is one of its holders; a run gives back only its own part, and the reservation is free again when
+   no holder is left, or when what was used is known.
 6. A ceiling on cost needs a cost model; without one nothing that costs is allowed. The authorization names the model that
    was there when it was given: other prices need another word. A lane that is wider than the authorized one would divide
    the price of a device among more calls, and is refused.
@@ -20,8 +22,9 @@ Every refusal names the rule and by how much it is broken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeAlias
 
 from tasc_collector.contracts.collection import (
     AuthorizationRevocation,
@@ -62,12 +65,26 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The worst case of something was set aside under an authorization, before the first byte was sent."""
+    """The worst case of something was set aside under an authorization, before the first byte was sent.
+
+    A run that finds the reservation there joins its holders by an event of the same worst case.
+    """
 
     reference: str
     authorization_digest: str
     at: str
     spend: Spend
+    run: str = ""
+    """Which run holds it; empty of a probe, which has one run."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """A run that holds a reservation sent nothing and will not send."""
+
+    reference: str
+    at: str
+    run: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,8 @@ class Entry:
     at: str
     reserved: Spend
     used: Spend | None = None
+    runs: frozenset[str] = frozenset()
+    """Runs that hold it."""
 
     @property
     def day(self) -> str:
@@ -104,7 +123,10 @@ Entries = Mapping[str, Entry]
 """By reference, oldest reservation first."""
 
 
-def fold(events: Iterable[Reserved | Settled]) -> dict[str, Entry]:
+LedgerEvent: TypeAlias = Reserved | GivenBack | Settled
+
+
+def fold(events: Iterable[LedgerEvent]) -> dict[str, Entry]:
     """The entries after all events.
 
     Raises:
@@ -116,13 +138,19 @@ def fold(events: Iterable[Reserved | Settled]) -> dict[str, Entry]:
     return entries
 
 
-def apply(entries: dict[str, Entry], event: Reserved | Settled) -> None:
+def apply(entries: dict[str, Entry], event: LedgerEvent) -> None:
     """Fold one event in; see ``fold``."""
-    if isinstance(event, Reserved):
-        entries.pop(event.reference, None)
-        entries[event.reference] = Entry(event.reference, event.authorization_digest, event.at, event.spend)
-        return
     found = entries.get(event.reference)
+    if isinstance(event, Reserved):
+        if found is not None and is_same(found, event.authorization_digest, event.spend):
+            entries[event.reference] = replace(found, runs=found.runs | {event.run})
+            return
+        open_runs = found.runs if found is not None and found.used is None else frozenset[str]()
+        entries.pop(event.reference, None)
+        entries[event.reference] = Entry(
+            event.reference, event.authorization_digest, event.at, event.spend, runs=open_runs | {event.run}
+        )
+        return
     if found is None:
         raise InputError(
             "the ledger settles what was never reserved",
@@ -130,7 +158,16 @@ def apply(entries: dict[str, Entry], event: Reserved | Settled) -> None:
             field=event.reference[:80],
             way_out="restore the ledger's folder from a backup; nothing is sent",
         )
-    entries[event.reference] = Entry(found.reference, found.authorization_digest, found.at, found.reserved, event.used)
+    if isinstance(event, Settled):
+        entries[event.reference] = replace(found, used=event.used)
+    elif found.used is None:
+        left = found.runs - {event.run}
+        entries[event.reference] = replace(found, runs=left, used=None if left else Spend())
+
+
+def is_same(entry: Entry, authorization_digest: str, worst_case: Spend) -> bool:
+    """Whether a reservation that is not settled is this one, so that it is joined and not paid again."""
+    return entry.used is None and (entry.authorization_digest, entry.reserved) == (authorization_digest, worst_case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,22 +256,36 @@ def check_spend(
             )
 
 
+class Ended(StrEnum):
+    """Why an authorization is over; neither is ever taken back."""
+
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+
+
+def ended(authorization: StandingAuthorization, revocation: AuthorizationRevocation | None, as_of: str) -> Ended | None:
+    """Why an authorization is over at an instant; None where it is not (rule 2)."""
+    if revocation is not None and as_of >= revocation.revoked_at:
+        return Ended.REVOKED
+    return Ended.EXPIRED if as_of >= authorization.expires_at else None
+
+
 def in_force(authorization: StandingAuthorization, revocation: AuthorizationRevocation | None, as_of: str) -> None:
     """Rule 2.
 
     Raises:
         NotAuthorized: not yet, no longer, or revoked; says since when.
     """
-    what = None
+    what, over = None, ended(authorization, revocation, as_of)
     if as_of < authorization.issued_at:
         what, rule = (
             f"is not valid for another {_span(as_of, authorization.issued_at)}",
             f"from {authorization.issued_at}",
         )
-    elif revocation is not None and as_of >= revocation.revoked_at:
+    elif revocation is not None and over is Ended.REVOKED:
         what = f"was revoked {_span(revocation.revoked_at, as_of)} ago ({revocation.reason_code})"
         rule = f"before {revocation.revoked_at}"
-    elif as_of >= authorization.expires_at:
+    elif over is Ended.EXPIRED:
         what, rule = f"expired {_span(authorization.expires_at, as_of)} ago", f"before {authorization.expires_at}"
     if what is not None:
         raise NotAuthorized(

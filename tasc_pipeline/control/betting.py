@@ -116,6 +116,12 @@ def groups_without_failure(margin: float, confidence: float) -> int:
     return math.ceil(math.log((1 - confidence) / 2 * float(_PRIOR[0])) / math.log(1 - margin))
 
 
+def margin_without_failure(groups: int, confidence: float) -> float:
+    """The smallest margin that so many groups without any difference are within; see ``groups_without_failure``."""
+    least: float = 1 - ((1 - confidence) / 2 * float(_PRIOR[0])) ** (1 / groups)
+    return least
+
+
 def _log_wealths(differences: Differences, means: Floats) -> Floats:
     """As ``log_wealth``, for several hypotheses at once."""
     values = np.array(list(differences.keys()), dtype=np.float64)

@@ -42,7 +42,7 @@ from tasc_pipeline.control.intervals import (
     median_log_ratio,
     p95_log_ratio,
 )
-from tasc_pipeline.control.noise import noise_floor
+from tasc_pipeline.control.noise import failure_noise_floor, noise_floor
 from tasc_pipeline.control.observations import Observation
 from tasc_pipeline.control.pairing import LATENCY_OF, Pairs, Unit, by_profile, latency_pairs
 from tasc_pipeline.control.ruling import overall, within
@@ -223,6 +223,8 @@ def _failures(
     bounds = _tidied(found)
     worst, best = betting.mean(failed.worst), betting.mean(failed.best)
     champion_rate, candidate_rate = map(failure_rate, sides)
+    rng = generator(question.rule.seed, question.window_key, question.candidate, "noise", "failures")
+    floor = failure_noise_floor(sides[0], rng)
     return FailureResult(
         champion_rate=champion_rate,
         candidate_rate=candidate_rate,
@@ -235,6 +237,7 @@ def _failures(
         pairs=failed.known_pairs,
         groups=failed.groups,
         joint_low=bounds.joint_low,
+        noise_floor=None if floor is None else tidy(floor),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -57,3 +57,16 @@ class Observation:
 def ordered(observations: Iterable[Observation]) -> list[Observation]:
     """A fixed order, so that the same rows give the same bytes whatever order they came in."""
     return sorted(observations, key=lambda item: (item.unit, item.profile_id))
+
+
+def with_costs(observations: Iterable[Observation], cost_usd: Iterable[float]) -> list[Observation]:
+    """The rows with their modeled costs; what a call measured or reported itself stays.
+
+    Args:
+        observations: in the order of the costs.
+        cost_usd: one per row, NaN where it is not known.
+    """
+    return [
+        item if item.cost_usd is not None or usd != usd else replace(item, cost_usd=float(usd))
+        for item, usd in zip(observations, cost_usd, strict=True)
+    ]

@@ -34,6 +34,7 @@ from tasc_collector.errors import NotAuthorized
 from tasc_collector.shadow.budget import Work, worst_case
 from tasc_collector.shadow.executions import PlannedPair, planned_pairs
 from tasc_collector.signing import SigningKey
+from tasc_pipeline.control.pace import Pace
 from tasc_pipeline.control.shadow_plans import embedded_plan
 
 REQUEST_OVERHEAD_BYTES = 2048
@@ -42,8 +43,6 @@ OVERLOAD_STOP_AFTER = 5
 """Consecutive 429, 503 or refused connects after which a lane stops."""
 TEMPLATE_TOKENS = 64
 """Upper bound of what a chat template adds to a prompt, in tokens."""
-ASSUMED_TOKENS_PER_S = 20.0
-"""For the expected time of a dry run where nothing was measured yet: a slow single stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,14 @@ def issue_plan(
     authorization_digest: str | None = None,
 ) -> CollectionPlan:
     """Issue and sign the plan of a window; purpose ``window`` embeds a shadow run plan.
+
+    Args:
+        inputs: the study, its window, cases, receipts and, of a decision study, policy and controller.
+        purpose: what the collection is for.
+        issued_at: instant of the signature.
+        key: the operator's, or the dispatch key under a standing authorization.
+        key_id: of that key in the key ring.
+        authorization_digest: the standing authorization that allows it, where nobody approves by hand.
 
     Raises:
         NotAuthorized: the study's ceilings are too small for what was asked, or the original's rules allow no shadow run
@@ -144,7 +151,14 @@ def _embedded(inputs: PlanInputs, draft: CollectionPlan, budget: WorkBudget) -> 
 def work_of(
     plan: CollectionPlan, declaration: WindowDeclaration, case_set: CaseSetFile, longest_request_characters: int
 ) -> Work:
-    """Worst case of a plan over its sampled pairs."""
+    """Worst case of a plan over its sampled pairs: calls, attempts, bytes, tokens.
+
+    Args:
+        plan: with targets, replicates and limits.
+        declaration: whose membership rule samples the pairs.
+        case_set: the planned cases.
+        longest_request_characters: of any case; a character takes up to 6 bytes in JSON (``\\uXXXX``).
+    """
     pairs = list(planned_pairs(plan, declaration, case_set))
     largest = 6 * longest_request_characters + REQUEST_OVERHEAD_BYTES
     return worst_case(
@@ -156,18 +170,28 @@ def work_of(
 
 
 def estimate(
-    plan: CollectionPlan, pairs: Sequence[PlannedPair], case_set: CaseSetFile, cost_model: CostModel | None
+    plan: CollectionPlan,
+    pairs: Sequence[PlannedPair],
+    case_set: CaseSetFile,
+    cost_model: CostModel | None,
+    pace: Pace | None = None,
 ) -> PlanEstimate:
-    """Calls, most output tokens, expected minutes and most modeled cost of a plan."""
+    """Calls, most output tokens, expected minutes and most modeled cost of a plan.
+
+    Args:
+        plan: the plan.
+        pairs: its sampled pairs.
+        case_set: its cases.
+        cost_model: prices, if the study has them.
+        pace: how long a call takes; assumed if None.
+    """
     caps = {entry.case_id: entry.maximum_output_tokens for entry in case_set.entries}
     profiles = len(plan.targets)
     warm_up = plan.warm_up_calls_per_profile * profiles
     tokens = sum(caps[pair.case_id] for pair in pairs) * profiles + warm_up
     load = plan.load_model
     per_pair = profiles if plan.pair_isolation == "serial" else 1
-    seconds_per_call = (
-        max((min(caps.values(), default=1) + max(caps.values(), default=1)) / 2, 1) / ASSUMED_TOKENS_PER_S
-    )
+    seconds_per_call = (pace or Pace()).call_s((min(caps.values(), default=1) + max(caps.values(), default=1)) / 2)
     if isinstance(load, ClosedLoad):
         seconds = len(pairs) * per_pair * seconds_per_call / load.concurrency
     else:

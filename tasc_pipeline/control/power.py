@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tasc_collector.contracts.comparison import ComparisonRule, Margins
 from tasc_collector.contracts.report import LatencyMetric, Statistic, WindowSummary
 from tasc_pipeline.control import betting
 from tasc_pipeline.control.drift import FIGURES
@@ -108,7 +109,7 @@ def failure_groups_needed(margin: float, rate: float, wanted: Wanted) -> int:
     """Case groups that show a failure-rate difference within a margin where both sides fail at the same rate.
 
     Args:
-        margin: largest difference that is no worse, such as 0.02.
+        margin: largest difference that is no worse, such as 0.02; what is left of it where a difference was seen.
         rate: failure rate of both sides, 0 for none; failures of the two sides are taken as independent.
         wanted: confidence and power.
     """
@@ -117,3 +118,35 @@ def failure_groups_needed(margin: float, rate: float, wanted: Wanted) -> int:
         return without
     reach = normal_quantile((1 + wanted.confidence) / 2) + normal_quantile(wanted.power)
     return max(without, math.ceil(reach**2 * 2 * rate * (1 - rate) / margin**2))
+
+
+def study_notes(groups: int, margins: Margins, rule: ComparisonRule, failure_rate: float = 0.0) -> list[str]:
+    """What windows of so many case groups can and cannot say, for a user before the first one.
+
+    Args:
+        groups: case groups of a window.
+        margins: the study's.
+        rule: the study's.
+        failure_rate: expected on both sides.
+    """
+    margin = margins.failure_rate_difference
+    needed = failure_groups_needed(margin, failure_rate, Wanted(rule.confidence))
+    least = betting.margin_without_failure(groups, rule.confidence)
+    notes = [
+        f"failures: if none occurs, {groups} case groups exclude more than {least:.1%} of them; the margin of {margin:.1%} "
+        f"takes {needed} groups"
+        + ("" if failure_rate <= 0 else f" where both sides fail {failure_rate:.1%} of the time")
+    ]
+    if groups < needed:
+        windows = math.ceil(needed / groups)
+        notes[0] += (
+            f", or {windows} windows of this recurring study; until then its verdict is undecided or worse"
+            if rule.recurring
+            else ", so a window stays undecided or worse -> use more prompts or a larger --failure-margin, "
+            f"or make the study --recurring ({windows} windows)"
+        )
+    if groups < rule.minimum_groups:
+        notes.append(f"{groups} case groups, the study asks for {rule.minimum_groups}: every window stays undecided")
+    elif groups < P95_MINIMUM_GROUPS:
+        notes.append(f"95th percentiles are shown and do not decide below {P95_MINIMUM_GROUPS} case groups")
+    return notes

@@ -38,43 +38,111 @@ _DECLARED: Final = {
 }
 
 
+class ExecutionBlocks:
+    """The columns of many envelopes, a block at a time: no envelope is held once it is in them.
+
+    Args:
+        protocol: whose profiles and slices they have.
+    """
+
+    def __init__(self, protocol: ExperimentProtocol) -> None:
+        self._profile_ids = tuple(sorted(profile.id for profile in protocol.profiles))
+        self._places = {profile_id: place for place, profile_id in enumerate(self._profile_ids)}
+        self._critical = frozenset(protocol.critical_slices)
+        self._blocks: list[dict[str, Any]] = []  # Any: numpy columns
+        self._slices: list[tuple[str, ...]] = []
+
+    def add(self, traces: Sequence[Parsed[TraceEnvelope]], digests: Sequence[str] | None = None) -> None:
+        """Take envelopes that ``trace_checks`` has passed.
+
+        Args:
+            traces: in their order.
+            digests: of each, where they are known.
+        """
+        if not traces:
+            return
+        records = [trace.record for trace in traces]
+        known = digests or [TraceEnvelope.digest_of(trace.value) for trace in traces]
+        times = [envelope_times_ms(record) for record in records]
+        costs = [_cost(record.attempts) for record in records]
+        self._slices += [record.slices for record in records]
+        self._blocks.append(
+            {
+                "case_id": id_column(record.case_id for record in records),
+                "replicate_id": id_column(record.replicate_id for record in records),
+                "group_id": id_column(record.group_id for record in records),
+                "profile": np.array([self._places[record.profile_id] for record in records], dtype=np.int64),
+                "trace_id": id_column(record.trace_id for record in records),
+                "trace_digest": id_column(digest[7:] for digest in known),
+                "output_id": id_column(output_key(record.terminal_output_id) for record in records),
+                "split": np.array([SPLITS.index(record.split) for record in records], dtype=np.int8),
+                "state": np.array([_state(record) for record in records], dtype=np.int8),
+                "succeeded": np.array([record.attempts[-1].status == "success" for record in records], dtype=bool),
+                "weight": _numbers([record.workload.declared_traffic_weight for record in records]),
+                "workload": id_column(_key(trace.value["workload"]) for trace in traces),
+                "signal_key": id_column(_key(trace.value["routeSignal"]) for trace in traces),
+                "policy": id_column(record.policy_digest for record in records),
+                "window": id_column(_window(record) for record in records),
+                "signal": _numbers(
+                    [None if record.route_signal is None else record.route_signal.value for record in records]
+                ),
+                "ttft_ms": _numbers([ttft for ttft, _ in times]),
+                "e2e_ms": _numbers([e2e for _, e2e in times]),
+                "cost_usd": _numbers([amount for amount, _ in costs]),
+                "cost_class": np.array([backing for _, backing in costs], dtype=np.int8),
+                "completed_ms": np.array([timestamp_ms(record.completed_at) for record in records], dtype=np.int64),
+            }
+        )
+
+    def done(self) -> Executions:
+        """Everything that was taken, in its order."""
+        names = sorted(self._critical.union(*self._slices))
+        columns = {name: place for place, name in enumerate(names)}
+        slices = np.zeros((len(self._slices), len(names)), dtype=bool)
+        for row, own in enumerate(self._slices):
+            slices[row, [columns[name] for name in own]] = True
+        return Executions(
+            profile_ids=self._profile_ids,
+            slice_ids=tuple(names),
+            slices=slices,
+            **{name: np.concatenate([block[name] for block in self._blocks]) for name in self._blocks[0]}
+            if self._blocks
+            else _NO_EXECUTIONS,
+        )
+
+
+_TEXTS: Final = (
+    "case_id",
+    "replicate_id",
+    "group_id",
+    "trace_id",
+    "trace_digest",
+    "output_id",
+    "workload",
+    "signal_key",
+    "policy",
+    "window",
+)
+_NO_EXECUTIONS: Final[dict[str, Any]] = {  # Any: numpy columns
+    **{name: np.zeros(0, dtype="S1") for name in _TEXTS},
+    **{name: np.zeros(0, dtype=np.int64) for name in ("profile", "completed_ms")},
+    **{name: np.zeros(0, dtype=np.int8) for name in ("split", "state", "cost_class")},
+    **{name: np.zeros(0) for name in ("weight", "signal", "ttft_ms", "e2e_ms", "cost_usd")},
+    "succeeded": np.zeros(0, dtype=bool),
+}
+
+
 def executions_of(traces: Sequence[Parsed[TraceEnvelope]], protocol: ExperimentProtocol) -> Executions:
     """The columns of envelopes that ``trace_checks`` has passed, in the order given."""
-    records = [trace.record for trace in traces]
-    profile_ids = tuple(sorted(profile.id for profile in protocol.profiles))
-    places = {profile_id: place for place, profile_id in enumerate(profile_ids)}
-    slice_ids = tuple(sorted({name for record in records for name in record.slices} | set(protocol.critical_slices)))
-    columns = {name: place for place, name in enumerate(slice_ids)}
-    slices = np.zeros((len(records), len(slice_ids)), dtype=bool)
-    for row, record in enumerate(records):
-        slices[row, [columns[name] for name in record.slices]] = True
-    costs = [_cost(record.attempts) for record in records]
-    return Executions(
-        profile_ids=profile_ids,
-        slice_ids=slice_ids,
-        case_id=id_column(record.case_id for record in records),
-        replicate_id=id_column(record.replicate_id for record in records),
-        group_id=id_column(record.group_id for record in records),
-        profile=np.array([places[record.profile_id] for record in records], dtype=np.int64),
-        trace_id=id_column(record.trace_id for record in records),
-        trace_digest=id_column(TraceEnvelope.digest_of(trace.value)[7:] for trace in traces),
-        output_id=id_column(output_key(record.terminal_output_id) for record in records),
-        split=np.array([SPLITS.index(record.split) for record in records], dtype=np.int8),
-        state=np.array([_state(record) for record in records], dtype=np.int8),
-        succeeded=np.array([record.attempts[-1].status == "success" for record in records], dtype=bool),
-        weight=_numbers([record.workload.declared_traffic_weight for record in records]),
-        workload=id_column(_key(trace.value["workload"]) for trace in traces),
-        signal_key=id_column(_key(trace.value["routeSignal"]) for trace in traces),
-        policy=id_column(record.policy_digest for record in records),
-        window=id_column(_window(record) for record in records),
-        slices=slices,
-        signal=_numbers([None if record.route_signal is None else record.route_signal.value for record in records]),
-        ttft_ms=_numbers([_ttft_ms(record) for record in records]),
-        e2e_ms=_numbers([timestamp_ms(record.completed_at) - timestamp_ms(record.event_time) for record in records]),
-        cost_usd=_numbers([amount for amount, _ in costs]),
-        cost_class=np.array([backing for _, backing in costs], dtype=np.int8),
-        completed_ms=np.array([timestamp_ms(record.completed_at) for record in records], dtype=np.int64),
-    )
+    blocks = ExecutionBlocks(protocol)
+    blocks.add(traces)
+    return blocks.done()
+
+
+def envelope_times_ms(record: TraceEnvelope) -> tuple[int | None, int]:
+    """TTFT (null without a first token) and E2E of an envelope, both from the first attempt's start."""
+    started, token = timestamp_ms(record.event_time), record.attempts[-1].observer_timings.first_meaningful_token_at
+    return None if token is None else timestamp_ms(token) - started, timestamp_ms(record.completed_at) - started
 
 
 def evidence_of(receipts: Sequence[EvidenceReceipt], terms: ProtocolTerms) -> Evidence:
@@ -141,11 +209,6 @@ def _state(record: TraceEnvelope) -> State:
     ):
         return State.AMBIGUOUS
     return State.SUCCESS if record.attempts[-1].status == "success" else State.FAILURE
-
-
-def _ttft_ms(record: TraceEnvelope) -> int | None:
-    token = record.attempts[-1].observer_timings.first_meaningful_token_at
-    return None if token is None else timestamp_ms(token) - timestamp_ms(record.event_time)
 
 
 def _cost(attempts: Sequence[Attempt]) -> tuple[float | None, Backing]:

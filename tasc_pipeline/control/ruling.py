@@ -20,6 +20,7 @@ from tasc_collector.contracts.comparison import ComparisonRule
 from tasc_collector.contracts.report import FailureResult, RatioResult, Verdict
 from tasc_pipeline.control import betting
 from tasc_pipeline.control.intervals import Bounds
+from tasc_pipeline.control.power import Wanted, failure_groups_needed
 from tasc_pipeline.control.sentences import figure_name
 
 
@@ -92,4 +93,12 @@ def _failure_reason(failures: FailureResult, confidence: float) -> str:
             f"no failure, and {failures.groups} groups cannot exclude {failures.margin:.1%} more of them "
             f"(about {needed} would)"
         )
-    return "failures can be on either side of the margin"
+    known = [rate for rate in (failures.champion_rate, failures.candidate_rate) if rate is not None]
+    room = failures.margin - max(failures.difference or 0.0, 0.0)
+    if not known or room <= 0:
+        return "failures can be on either side of the margin"
+    needed = failure_groups_needed(room, sum(known) / len(known), Wanted(confidence))
+    return (
+        f"failures can be on either side of the margin of {failures.margin:.1%} with {failures.groups} groups "
+        f"(about {needed} would tell)"
+    )

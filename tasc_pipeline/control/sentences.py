@@ -88,6 +88,15 @@ def figure_name(result: RatioResult) -> str:
     return NAMES[result.metric] + ("" if result.statistic == "median" else " p95")
 
 
+def floor_text(floor: float | None) -> str:
+    """A noise floor as it stands beside a difference: ``±1.2 %``, or that there is none.
+
+    Args:
+        floor: share of 1, as the report has it.
+    """
+    return "unavailable" if floor is None else f"±{100 * floor:.2g} %"
+
+
 def _told(result: RatioResult) -> bool:
     """Deciding medians always; a 95th percentile where it is what is worse."""
     return result.deciding and (result.statistic == "median" or result.verdict == "worse")

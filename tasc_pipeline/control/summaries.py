@@ -62,7 +62,8 @@ def profile_summary(
 def timing_warnings(rows: Sequence[Observation]) -> list[str]:
     """Answers whose first token is known less exactly than the collector promises."""
     flagged = sum(item.timing_flagged is True for item in rows)
-    return [f"{flagged} answers whose first token is known less exactly than 3 ms"] if flagged else []
+    answers = "1 answer" if flagged == 1 else f"{flagged} answers"
+    return [f"{answers} whose first token is known less exactly than 3 ms"] if flagged else []
 
 
 def missing_words(rows: Sequence[Observation]) -> tuple[str, ...]:

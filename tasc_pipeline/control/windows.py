@@ -46,6 +46,16 @@ def declare(
 ) -> WindowDeclaration:
     """Declare and sign a first-revision window.
 
+    Args:
+        rules: the comparison or protocol of the study.
+        bounds: start, end and watermark, in milliseconds since 1970.
+        window_id: under which its revisions are counted.
+        window_class: only decisive windows move a controller.
+        declared_at: instant of the signature; before the start.
+        key: the operator's, or the dispatch key under a standing authorization.
+        key_id: of that key in the key ring.
+        authorization_digest: the standing authorization that allows it, where nobody approves by hand.
+
     Raises:
         NotAuthorized: the window does not lie inside the life of the comparison or protocol.
     """

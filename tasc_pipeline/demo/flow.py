@@ -6,9 +6,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tasc_collector.contracts.comparison import Comparison
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.errors import InputError, TascError
 from tasc_collector.runtimes.profile import Capability, Effect
+from tasc_collector.transport.origins import parse_origin
+from tasc_pipeline.control.power import study_notes
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, WindowFolder, window_keys
@@ -46,7 +49,18 @@ def ensure_study(home: Home, wanted: NewStudy, say: Callable[[str], None]) -> St
         f"study {wanted.study_id}: {outcome.cases} cases x {wanted.replicates} replicates x {len(outcome.found)} servers, "
         f"route {outcome.study.targets[0].route}"
     )
+    if isinstance(outcome.rules, Comparison):
+        for note in study_notes(outcome.groups, outcome.rules.margins, outcome.rules.rule):
+            say(note)
     return outcome
+
+
+def ports_of(home: Home, study_id: str) -> tuple[int, int] | None:
+    """Loopback ports of champion and candidate in a study that an earlier demo left, because its plans name them."""
+    if not home.study(study_id).exists():
+        return None
+    origins = {item.alias: item.origin for item in load_study(home, study_id).endpoints.values()}
+    return parse_origin(origins["champion"]).port, parse_origin(origins["candidate"]).port
 
 
 def admit_chat(home: Home, study_id: str, say: Callable[[str], None]) -> None:
@@ -74,7 +88,9 @@ def unfinished(home: Home, study_id: str) -> str | None:
     return None
 
 
-def run_window(home: Home, study_id: str, say: Callable[[str], None], show: Show) -> tuple[str, AssessmentReport]:
+def run_window(
+    home: Home, study_id: str, say: Callable[[str], None], show: Show
+) -> tuple[str, AssessmentReport] | None:
     """Finish the window that an earlier run left, or add a new one.
 
     Args:
@@ -82,6 +98,9 @@ def run_window(home: Home, study_id: str, say: Callable[[str], None], show: Show
         study_id: the study.
         say: one line of what happens.
         show: progress of the collection.
+
+    Returns:
+        The window's key and report; None where it was interrupted, which is said.
 
     Raises:
         TascError: the job did not succeed; says how to see why.
@@ -113,10 +132,13 @@ def run_window(home: Home, study_id: str, say: Callable[[str], None], show: Show
     for job in ("shadow_window", "assess_window"):
         say(f"Dagster job {job} on this partition")
         with watching(show):
-            succeeded = run_job(home, job, key)
-        if not succeeded:
+            end = run_job(home, job, key)
+        if end.interrupted:
+            say(f"interrupted: what was in flight is written down; to finish {key}, run the same command again")
+            return None
+        if not end.succeeded:
             raise TascError(
-                f"the job {job} was interrupted or did not succeed",
+                f"the job {job} did not succeed{f': {end.reason}' if end.reason else ''}",
                 where=key,
                 way_out=f"see why with `tasc ui`, then run the same command again; or without Dagster: tasc collect {key}",
             )

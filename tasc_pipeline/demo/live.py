@@ -89,6 +89,8 @@ def _launch(home: Home, recipe: Recipe, cancel: threading.Event) -> Server:
     try:
         launched = launch_recipe(recipe, home.root, cancel=cancel)
     except LaunchFailed as failed:
+        if cancel.is_set():
+            raise KeyboardInterrupt from None
         raise TascError(
             render(failed, recipe.name).text, where=recipe.name, way_out=f"see why: tasc engines logs {recipe.name}"
         ) from None

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasc_collector.errors import InputError
@@ -34,6 +34,15 @@ class DemoServer:
 
 CHAMPION = DemoServer("champion", "vllm", 18101, ttft_ms=40, itl_ms=6, tokens=24)
 CANDIDATE = DemoServer("candidate", "llama.cpp", 18102, ttft_ms=34, itl_ms=7, tokens=24)
+
+
+def pair(ports: tuple[int, int], answer_prefix: str = "") -> tuple[DemoServer, DemoServer]:
+    """Champion and candidate on these ports; 0 is any that is free."""
+    champion, candidate = ports
+    return (
+        replace(CHAMPION, port=champion, answer_prefix=answer_prefix),
+        replace(CANDIDATE, port=candidate, answer_prefix=answer_prefix),
+    )
 
 
 @contextmanager
@@ -84,7 +93,8 @@ def _one(server: DemoServer, ledgers: Path) -> Iterator[str]:
                 f"the demo's {server.name} server could not start on port {server.port}",
                 where=f"127.0.0.1:{server.port}",
                 rule="the port must be free",
-                way_out="stop what uses the port, or choose others: tasc demo --port PORT (PORT and PORT+1 are used)",
+                way_out="stop what uses the port, or run the demo in a state folder of its own on ports that are free: "
+                "TASC_HOME=FOLDER tasc demo --port 0",
             )
         yield str(json.loads(line)["origin"])
     finally:

@@ -21,7 +21,7 @@ from tasc_collector.canonical import JsonValue, digest
 from tasc_collector.contracts.study import Study
 from tasc_collector.errors import JournalLocked
 from tasc_collector.journal import FileSystem, Journal, JournalBinding, JournalRecord, RecordKind, journal_exists, scan
-from tasc_pipeline.control.authorizations import Entry, Reserved, Settled, Spend, apply
+from tasc_pipeline.control.authorizations import Entry, GivenBack, LedgerEvent, Reserved, Settled, Spend, apply
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.files import make_folder
 from tasc_pipeline.home.layout import Home
@@ -54,8 +54,14 @@ class SpendLedger:
             "authorizationDigest": event.authorization_digest,
             "at": event.at,
             "worstCase": _to_json(event.spend),
+            "run": event.run,
         }
         self._journal.append_sync(RecordKind.ADMISSION, event.reference, body)
+        apply(self.entries, event)
+
+    def give_back(self, event: GivenBack) -> None:
+        """Say that a run that holds a reservation sends nothing; durable when this returns."""
+        self._journal.append_sync(RecordKind.SETTLEMENT, event.reference, {"at": event.at, "givenBackBy": event.run})
         apply(self.entries, event)
 
     def settle(self, event: Settled) -> None:
@@ -141,11 +147,15 @@ def _binding(study_id: str) -> JournalBinding:
     return JournalBinding(study_id, own, own, "ledger", 0, own)
 
 
-def _event(record: JournalRecord) -> Reserved | Settled:
+def _event(record: JournalRecord) -> LedgerEvent:
     body: Mapping[str, Any] = record.body  # Any: JSON that this module wrote, MAC verified
     if record.kind is RecordKind.SETTLEMENT:
+        run = body.get("givenBackBy")
+        if run is not None:
+            return GivenBack(record.trace_id, body["at"], run)
         return Settled(record.trace_id, body["at"], _from_json(body["used"]))
-    return Reserved(record.trace_id, body["authorizationDigest"], body["at"], _from_json(body["worstCase"]))
+    spend, run = _from_json(body["worstCase"]), body.get("run", "")  # a ledger of an earlier version names no run
+    return Reserved(record.trace_id, body["authorizationDigest"], body["at"], spend, run)
 
 
 def _to_json(spend: Spend) -> dict[str, JsonValue]:

@@ -74,15 +74,33 @@ def _read(path: Path) -> dict[str, Any]:  # Any: a TOML document
         raise InputError(
             "the file is too large", where=where, rule=f"at most {RECORD_MAX_BYTES} bytes", way_out="restore the file"
         )
+    return parse_toml(data, where=where)
+
+
+def parse_toml(data: bytes, *, where: str) -> dict[str, Any]:  # Any: a TOML document
+    """The document of a TOML file.
+
+    Args:
+        data: its bytes.
+        where: its name, for messages.
+
+    Raises:
+        InputError: it is no TOML; names the line, and shows nothing of the file.
+    """
     try:
         return tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line, rule, way_out = data.count(b"\n", 0, error.start) + 1, "UTF-8", "save the file as UTF-8"
+    except tomllib.TOMLDecodeError as error:
         found = _AT_LINE.search(str(error))
-        raise InputError(
-            "not valid TOML",
-            where=where if found is None else f"{where}:{found[1]}",
-            way_out="correct the line" if found else "complete the file, or restore it",
-        ) from None
+        if found is not None:
+            line, rule, way_out = int(found[1]), "TOML 1.0", "correct the line"
+        else:  # tomllib says "at end of document"
+            line = data.rstrip(b"\n").count(b"\n") + 1
+            rule, way_out = "TOML 1.0; the file ends within a value", "complete the file, or restore it"
+    except RecursionError:
+        line, rule, way_out = 1, "not nested deeper than a record is", "restore the file"
+    raise InputError("not valid TOML", where=f"{where}:{line}", rule=rule, way_out=way_out)
 
 
 def dump_toml(record: Record, comments: dict[str, str] | None = None) -> bytes:

@@ -27,7 +27,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import APPROVAL, DECLARATION, LINK, PLAN, REPORT
 
 INDEX: Final = ".index.json"
-_FORM: Final = 2
+_FORM: Final = 3
 """Raised where the facts change, so that an older index is made again."""
 _SETTLED_NS: Final = 2_000_000_000
 
@@ -39,6 +39,7 @@ class WindowFacts(NamedTuple):
         plan_digest: of the issued plan.
         analysis_plan_digest: of the analysis that the issued plan names.
         approved: whether an approval is there that names this plan, or the plan names a standing authorization.
+        authorized: whether the plan names a standing authorization.
         closed_at: when the link was signed.
         counts: planned, accepted, not sent, not attempted executions of a closed window.
         results: pairs of candidate (null for a decision) and verdict or status, in the report's order.
@@ -62,6 +63,7 @@ class WindowFacts(NamedTuple):
     analysis_plan_digest: str | None = None
     plan_issued_at: str | None = None
     approved: bool = False
+    authorized: bool = False
     closed_at: str | None = None
     counts: Sequence[int] | None = None
     results: Sequence[Sequence[str | None]] | None = None
@@ -167,6 +169,7 @@ def _of_plan(folder: Path) -> Fields:
         "analysis_plan_digest": plan["analysisPlanDigest"],
         "plan_issued_at": plan["issuedAt"],
         "approved": digest is not None,
+        "authorized": plan["authorizationDigest"] is not None,
     }
 
 

@@ -62,7 +62,14 @@ class WindowFolder:
         return self.path / name
 
     def declaration(self, ring: KeyRing) -> Parsed[WindowDeclaration]:
-        """The declaration, its signature and that the key is its own."""
+        """The declaration, with its signature checked and that the window's key is its own.
+
+        Raises:
+            InputError: there is none; the way out is ``tasc seal``.
+            SignatureError: the signature is not that of these bytes.
+            NotAuthorized: the signing key is not the operator's or the dispatch key, or was not valid then.
+            DigestMismatch: the key does not end in this declaration's digest.
+        """
         parsed = self._signed(
             WindowDeclaration, DECLARATION, ring, ("operator", "dispatch"), "declared_at", "run: tasc seal STUDY"
         )
@@ -101,7 +108,14 @@ class WindowFolder:
         return read_record_file(CaseSetFile, self._existing(CASE_SET, f"run: tasc plan {self.window_key}"))
 
     def plan(self, ring: KeyRing) -> Parsed[CollectionPlan]:
-        """The plan and its signature; whether it is approved is another question."""
+        """The plan, with its signature checked; whether it is approved is another question.
+
+        Raises:
+            InputError: there is none; the way out is ``tasc plan``.
+            SignatureError: the signature is not that of these bytes.
+            NotAuthorized: the signing key is not the operator's or the dispatch key, or was not valid then.
+            DigestMismatch: the plan is for another window.
+        """
         way_out = f"run: tasc plan {self.window_key}"
         parsed = self._signed(CollectionPlan, PLAN, ring, ("operator", "dispatch"), "issued_at", way_out)
         if parsed.record.window_key != self.window_key:

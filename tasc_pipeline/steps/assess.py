@@ -115,6 +115,11 @@ def render(home: Home, report: AssessmentReport) -> RenderedReport:
         session.close()
 
 
+def written_markdown(home: Home, window_key: str) -> str:
+    """The report that ``assess`` wrote, as Markdown: ``render`` would give the same and draw every chart again."""
+    return (WindowFolder(home, window_key).path / MARKDOWN).read_text(encoding="utf-8")
+
+
 def report_path(home: Home, window_key: str) -> Path:
     """The HTML report of a window."""
     return WindowFolder(home, window_key).path / HTML

@@ -12,9 +12,9 @@ from tasc_collector.contracts.decision import AssessmentDecision
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.contracts.scalars import format_timestamp, timestamp_ms
 from tasc_collector.errors import InputError
-from tasc_pipeline.control import engine
+from tasc_pipeline.control import engine_v2
 from tasc_pipeline.control.decisions.deciding import assess_decision
-from tasc_pipeline.control.decisions.from_engine import report_of
+from tasc_pipeline.control.decisions.from_engine_v2 import report_of
 from tasc_pipeline.home.files import write_file
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import DECISION, WindowFolder, window_keys
@@ -28,7 +28,6 @@ from tasc_pipeline.steps.decision_inputs import (
     read_material,
     rejected_evidence,
 )
-from tasc_pipeline.steps.observing import observation
 
 
 def assess_decision_window(
@@ -56,7 +55,7 @@ def assess_decision_window(
         decision,
         decided_window(material),
         material.protocol.record,
-        [observation(item) for item in closed.collected.executions],
+        material.observations,
         as_of=material.as_of,
         analysis_digest=material.analysis.digest,
         cost_model_digest=approved.plan.record.cost_model_digest,
@@ -68,17 +67,18 @@ def engine_decision(home: Home, material: DecisionMaterial) -> AssessmentDecisio
     """The decision of engine v2; a holdout's nomination is made again from its own sources.
 
     Raises:
-        InputError: see ``control.engine``; or there is no nomination.
+        InputError: see ``control.engine_v2``; or there is no nomination.
         DigestMismatch: the manifest was sealed over other sources, or the stored nomination is not what its sources give.
     """
     context = material.evidence.context
     if material.phase == "development":
-        return engine.assess_development(material.table, context)
+        # a study's policies are files that were issued with its protocol; a nomination names one of them
+        return engine_v2.assess_development(material.table, context, issued_at=material.protocol.record.created_at)
     if material.phase == "holdout":
-        return engine.assess_holdout(material.table, context, _nomination(home, material))
+        return engine_v2.assess_holdout(material.table, context, _nomination(home, material))
     manifest = material.closed.manifest
     assert manifest is not None  # noqa: S101 - windows of online purposes have one
-    return engine.assess_window(material.table, context, policies_of(material)[0], manifest)
+    return engine_v2.assess_window(material.table, context, policies_of(material)[0], manifest)
 
 
 def _instant(approved: ApprovedPlan, as_of: str | None, now: datetime) -> str:
@@ -115,7 +115,7 @@ def _nomination(home: Home, material: DecisionMaterial) -> AssessmentDecision:
             approved = load_approved(home, key)
             as_of = folder.report().record.as_of
             again = read_material(home, approved, close(home, key), as_of)
-            return engine.confirmed(engine_decision(home, again), stored)
+            return engine_v2.confirmed(engine_decision(home, again), stored)
     raise InputError(
         "no development window nominated the frozen policy",
         where=material.approved.window_key,

@@ -54,6 +54,12 @@ class Wanted:
 def authorize(home: Home, study_id: str, wanted: Wanted, now: datetime) -> StandingAuthorization:
     """Sign a standing authorization for a study as its files are now, and store it.
 
+    Args:
+        home: the state folder.
+        study_id: the study that it is for.
+        wanted: purposes, effects, ceilings per day and expiry.
+        now: the instant from which it holds; signed.
+
     Raises:
         InputError: a value breaks a rule, or an authorization with this id exists; nothing was written.
         SecretUnavailable: the operator's key is not on this host.

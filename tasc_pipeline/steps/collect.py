@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
-from tasc_collector.contracts.collection import OpenLoad
 from tasc_collector.contracts.instance import RuntimeInstance
 from tasc_collector.contracts.scalars import format_timestamp, timestamp_ms, timestamp_of_ms
-from tasc_collector.errors import InputError
 from tasc_collector.identity import PayloadKey
 from tasc_collector.invocation.admission import CapabilityAdmission
 from tasc_collector.invocation.prepare import CallTarget
 from tasc_collector.journal import is_sealed
+from tasc_collector.limits import STANDING_LOOK_EVERY_S
 from tasc_collector.runtimes.profile import Framing, Route
 from tasc_collector.secrets import process_secrets
-from tasc_collector.shadow.arrivals import read_arrivals
 from tasc_collector.shadow.cases import Case
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.envelopes import EnvelopeTerms
@@ -28,22 +27,22 @@ from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.steps.admission import admission, endpoint_profile
 from tasc_pipeline.steps.approved import ApprovedPlan, LoadedReceipts, load_approved, same_files, verify_receipts
-from tasc_pipeline.steps.collected import read_collected
-from tasc_pipeline.steps.metrics import read_scrapes, sampling
+from tasc_pipeline.steps.arrival_trace import study_arrivals
+from tasc_pipeline.steps.collected import Executions, read_collected
+from tasc_pipeline.steps.metrics import sampling, scrape_lines
 from tasc_pipeline.steps.plan import purpose_cases
 from tasc_pipeline.steps.sampling import maxima, read_device_snapshots, sampling_devices
 from tasc_pipeline.steps.spending import window_reserved
+from tasc_pipeline.steps.standing import standing_word
 from tasc_pipeline.steps.subjects import authentication_of
 from tasc_pipeline.steps.watch import both, counted
 from tasc_pipeline.warehouse.database import build_views
-from tasc_pipeline.warehouse.metric_rows import metric_histograms_table
+from tasc_pipeline.warehouse.metric_rows import metric_histograms_table, metric_samples_table, scrape_columns
 from tasc_pipeline.warehouse.publish import ManifestSigner, Rows
 from tasc_pipeline.warehouse.publish import publish as publish_table
-from tasc_pipeline.warehouse.record_rows import device_samples_table, metric_samples_table, receipts_table
-from tasc_pipeline.warehouse.rows import attempts_table, envelopes_table, token_events_table, traces_table
+from tasc_pipeline.warehouse.record_rows import device_samples_table, receipts_table
+from tasc_pipeline.warehouse.rows import FROM_JOURNAL, row_batches
 
-ARRIVALS = "arrivals.txt"
-"""Trace of arrivals of a study, beside its ``study.toml``."""
 TERMINAL_EVERY_S = 1.0
 """How often a watching terminal is told."""
 
@@ -56,6 +55,7 @@ def collect(
     show_every_s: float = 1.0,
     send: bool = True,
     clock: Clock | None = None,
+    look_every_s: float = STANDING_LOOK_EVERY_S,
 ) -> RunResult:
     """Collect an approved window, or finish it where an earlier run left off.
 
@@ -66,6 +66,7 @@ def collect(
         show_every_s: seconds between two calls of ``show``.
         send: False to settle without sending; the case file is then not read.
         clock: both clocks; the system's if None.
+        look_every_s: how old the last look at authorization and keys may be when a call is sent.
 
     Raises:
         InputError: a record, signature, pin, case, ceiling or bound refuses; nothing was sent.
@@ -76,7 +77,7 @@ def collect(
     if send:
         same_files(approved)
     cases = purpose_cases(approved.study, approved.plan.record.purpose) if send else ()
-    context = run_context(home, approved, cases, clock)
+    context = replace(run_context(home, approved, cases, clock), look_every_s=look_every_s)
     if not is_sealed(context.folder):
         signers.require_authorities(approved.ring, approved.study, timestamp_of_ms(context.wall_ms()))
     show, show_every_s = both(show, show_every_s, TERMINAL_EVERY_S)
@@ -106,7 +107,7 @@ def _paid(home: Home, context: RunContext, approved: ApprovedPlan) -> AbstractCo
 def run_context(home: Home, approved: ApprovedPlan, cases: tuple[Case, ...], clock: Clock | None = None) -> RunContext:
     """Everything a run works with; keys are read here."""
     study, plan = approved.study.study, approved.plan.record
-    payload = payload_key(home, approved)
+    payload, clock = payload_key(home, approved), clock or SystemClock()
     admitted = verify_receipts(home, approved.ring, plan) if cases else None
     return RunContext(
         terms=_terms(home, approved, payload),
@@ -117,27 +118,10 @@ def run_context(home: Home, approved: ApprovedPlan, cases: tuple[Case, ...], clo
         folder=home.run(plan.window_key),
         journal_key=keys.hmac_key(home, study.keys.journal_hmac),
         secrets=process_secrets(home.keys),
-        clock=clock or SystemClock(),
-        arrivals=_arrivals(approved) if cases else None,
+        clock=clock,
+        arrivals=study_arrivals(approved.study, plan.load_model) if cases else None,
+        look=standing_word(home, approved, clock) if cases else None,
     )
-
-
-def _arrivals(approved: ApprovedPlan) -> tuple[float, ...] | None:
-    """The study's trace of arrivals, where its load model follows one; the runner compares it with the plan's digest."""
-    load = approved.plan.record.load_model
-    if not isinstance(load, OpenLoad) or load.arrival != "trace":
-        return None
-    path = approved.study.folder / ARRIVALS
-    if not path.is_file():
-        raise InputError(
-            "the load model follows a trace of arrivals, which is not there",
-            where=approved.study.study.study_id,
-            field=ARRIVALS,
-            rule="seconds, one per line",
-            way_out=f"put {ARRIVALS} into the study's folder",
-        )
-    with path.open("rb") as lines:
-        return read_arrivals(lines, where=ARRIVALS)
 
 
 def payload_key(home: Home, approved: ApprovedPlan) -> PayloadKey:
@@ -226,13 +210,10 @@ def publish(home: Home, window_key: str) -> Publication:
     signer = manifest_signer(home, approved)
     executions = collected.executions
     snapshots = read_device_snapshots(home, approved.collected_as, approved.ring)
-    scrapes = read_scrapes(home, approved.collected_as, approved.ring)
+    scrapes = scrape_columns(scrape_lines(home, approved.collected_as, approved.ring))
     receipts = verify_receipts(home, approved.ring, approved.plan.record).every
-    rows: dict[str, Callable[[], Rows]] = {  # made one after the other: each is large in a large window
-        "traces": lambda: traces_table(executions),
-        "attempts": lambda: attempts_table(executions),
-        "token_events": lambda: token_events_table(executions),
-        "envelopes": lambda: envelopes_table(executions),
+    rows: dict[str, Callable[[], Rows]] = {
+        **{name: partial(_batches, name, executions) for name in FROM_JOURNAL},
         "device_samples": lambda: device_samples_table(window_key, snapshots),
         "metric_samples": lambda: metric_samples_table(window_key, scrapes),
         "metric_histograms": lambda: metric_histograms_table(window_key, scrapes),
@@ -258,6 +239,10 @@ def publish(home: Home, window_key: str) -> Publication:
         {name: part.rows for name, part in parts.items()},
         maxima(snapshots),
     )
+
+
+def _batches(table: str, executions: Executions) -> Rows:
+    return row_batches(table, executions.sorted_for(table))
 
 
 def manifest_signer(home: Home, approved: ApprovedPlan) -> ManifestSigner:

@@ -30,7 +30,9 @@ from tasc_collector.shadow.executions import PlannedPair, planned_pairs
 from tasc_collector.shadow.keys import ExecutionKey
 from tasc_collector.shadow.ledger import Ledger, is_warm_up
 from tasc_pipeline.steps.approved import ApprovedPlan
+from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.rows import Execution, TargetFacts
+from tasc_pipeline.warehouse.schemas import get_table
 
 SPOOL_BYTES = 64 * 1024 * 1024
 """Bytes of a window's records that stay in memory; what is more goes to disk."""
@@ -125,10 +127,16 @@ class _Held(NamedTuple):
 
     pair: PlannedPair
     profile_id: str
+    trace_id: str
+    """Empty where there is no envelope."""
     envelope: _Span | None
     trace_digest: str | None
     timed: _Span | None
     fault: _Span | None
+
+
+def _trace(held: _Held) -> str:
+    return held.trace_id
 
 
 R = TypeVar("R", bound=Record)
@@ -188,6 +196,19 @@ class Executions(Sequence[Execution]):
         if isinstance(index, slice):
             return list(map(self._made, self._held[index]))
         return self._made(self._held[index])
+
+    def envelope_bytes(self, index: int) -> bytes:
+        """The canonical envelope of one execution, unparsed; empty where there is none."""
+        span = self._held[index].envelope
+        return b"" if span is None else self._spool.get(span)
+
+    def sorted_for(self, table: str) -> Iterator[Execution]:
+        """The executions in the order in which a table of ``FROM_JOURNAL`` sorts its rows."""
+        by_trace = "trace_id" in get_table(table).sort_by
+        return map(self._made, sorted(self._held, key=_trace if by_trace else self._place))
+
+    def _place(self, held: _Held) -> tuple[str, str, str, int]:
+        return self._facts[held.profile_id].role, held.profile_id, held.pair.case_id, held.pair.replicate_index
 
     def _made(self, held: _Held, read: _Read = _again) -> Execution:
         pair, entry = held.pair, self._entries[held.pair.case_id]
@@ -256,13 +277,16 @@ def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> 
     bodies = _Bodies(folder)
     bodies.read(scan(folder, binding, journal_key))
     executions, digests, pending = Executions(approved, bodies.spool), [], 0
-    for pair in planned_pairs(plan, approved.collected_under, approved.case_set):
+    pairs = list(planned_pairs(plan, approved.collected_under, approved.case_set))
+    tell = counted("reading executions", sum(len(pair.order) for pair in pairs))
+    for pair in pairs:
         for key in pair.executions():
             held = bodies.of(key, pair)
             if held is None:
                 pending += 1
             elif executions.add(held).trace_digest is not None:
                 digests.append(held.trace_digest or "")
+            tell(1)
     return Collected(executions, tuple(digests), pending)
 
 
@@ -280,9 +304,10 @@ class _Bodies:
         trace_id, envelope = self._accepted.pop(key, ("", None))
         if envelope is not None:
             digest = TraceEnvelope.digest_of(orjson.loads(self.spool.get(envelope)))
-            return _Held(pair, key.profile_id, envelope, digest, self._timed.pop(trace_id, None), None)
+            timed = self._timed.pop(trace_id, None)
+            return _Held(pair, key.profile_id, trace_id, envelope, digest, timed, None)
         fault = self._faults.pop(key, None)
-        return None if fault is None else _Held(pair, key.profile_id, None, None, None, fault)
+        return None if fault is None else _Held(pair, key.profile_id, "", None, None, None, fault)
 
     def read(self, records: Iterable[JournalRecord]) -> None:
         ledger = Ledger()

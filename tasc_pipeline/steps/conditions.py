@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from tasc_collector.contracts.collection import PlanTarget
-from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape
+from tasc_collector.contracts.observations import DeviceSnapshotRecord, ScrapeEntry
 from tasc_pipeline.control.fairness import Conditions
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.steps.approved import ApprovedPlan, key_ring
@@ -65,13 +65,13 @@ def throttled_share(records: Sequence[DeviceSnapshotRecord]) -> float | None:
     return fmean(told) if told else None
 
 
-def load_of(scrapes: Iterable[MetricsScrape], alias: str) -> Conditions:
+def load_of(scrapes: Iterable[ScrapeEntry], alias: str) -> Conditions:
     """Means over the scrapes that were made inside the window at the server with this alias."""
     inside = [scrape for scrape in scrapes if scrape.endpoint_alias == alias and scrape.phase == "during"]
     return Conditions(running=_mean(inside, RUNNING), waiting=_mean(inside, WAITING))
 
 
-def _mean(scrapes: Iterable[MetricsScrape], metric: str) -> float | None:
+def _mean(scrapes: Iterable[ScrapeEntry], metric: str) -> float | None:
     values = [
         item.value
         for scrape in scrapes

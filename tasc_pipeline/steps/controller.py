@@ -201,7 +201,11 @@ class _Records:
             yield folder, declaration, self.manifest(folder)
 
     def manifest(self, folder: WindowFolder) -> WindowManifest:
-        """The manifest of a closed window."""
+        """The manifest of a closed window.
+
+        Raises:
+            DigestMismatch: it is not the one that the signed link names.
+        """
         manifest = folder.manifest()
         if folder.link(self.ring).record.manifest_digest != manifest.self_digest:
             raise DigestMismatch(

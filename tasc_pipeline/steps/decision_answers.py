@@ -15,6 +15,7 @@ from tasc_collector.contracts.decision_answers import DecisionAnswers
 from tasc_collector.errors import InputError
 from tasc_collector.limits import RECORD_MAX_BYTES
 from tasc_collector.wire.records import read_bounded
+from tasc_pipeline.home.toml_records import parse_toml
 
 _TABLES: Final = ("evaluator", "route_signal", "gates", "cost")
 """Tables whose answers are asked for one by one, also where the whole table is missing."""
@@ -47,11 +48,7 @@ def read_answers(path: Path | None, flags: Sequence[str]) -> DecisionAnswers:
 def _tables(path: Path | None) -> dict[str, Any]:  # Any: a TOML document
     if path is None:
         return {}
-    data = read_bounded(path, RECORD_MAX_BYTES)
-    try:
-        value = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise InputError("not valid TOML", where=path.name, way_out="correct the file") from None
+    value = parse_toml(read_bounded(path, RECORD_MAX_BYTES), where=path.name)
     evaluator = value.get("evaluator")
     trust = evaluator.get("trust_file") if isinstance(evaluator, dict) else None
     if isinstance(evaluator, dict) and isinstance(trust, str):

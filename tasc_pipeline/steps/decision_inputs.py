@@ -8,7 +8,9 @@ The steps; the first that does not hold names itself and nothing is assessed:
 3. The frozen policy is one of the study's; development takes all of them.
 4. Evidence is that of the window's traces, produced until the assessment and the watermark, checked as of the
    assessment. What is not trusted is counted with its reason and scores nothing.
-5. Traces and evidence join (``control.joining``); duplicates, conflicts and orphans are refused, because a table from
+5. Every execution is read once: its envelope is held against the protocol (``control.trace_checks``) and becomes columns,
+   and nothing but columns and one small row per execution is kept of it.
+6. Traces and evidence join (``control.joining``); duplicates, conflicts and orphans are refused, because a table from
    which rows were dropped is not the table that was collected.
 """
 
@@ -17,7 +19,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
 import orjson
 
@@ -29,26 +32,29 @@ from tasc_collector.contracts.protocol import CostModeled, ExperimentProtocol
 from tasc_collector.contracts.report import DecisionSources
 from tasc_collector.contracts.scalars import timestamp_ms
 from tasc_collector.errors import DigestMismatch, InputError
-from tasc_pipeline.control.decisions.building import Row, priced, units_of
+from tasc_pipeline.control.decisions.building import CallBlocks, Calls, Row, priced, scored, units_of
 from tasc_pipeline.control.decisions.capacity import Capacity, capacity_of
 from tasc_pipeline.control.decisions.costs import CostRule
-from tasc_pipeline.control.decisions.deciding import DecidedWindow, DecisionInputs
-from tasc_pipeline.control.decisions.units import Lack
-from tasc_pipeline.control.engine import Table, refuse_problems, table_of
-from tasc_pipeline.control.engine_dataset import Sources
-from tasc_pipeline.control.identifiers import texts
-from tasc_pipeline.control.joined_rows import JoinedRows, Outcome
-from tasc_pipeline.control.trace_checks import ProtocolTerms
+from tasc_pipeline.control.decisions.deciding import DecisionInputs
+from tasc_pipeline.control.decisions.reporting import DecidedWindow
+from tasc_pipeline.control.engine_v2 import Table, joined_table, refuse_problems
+from tasc_pipeline.control.engine_v2_dataset import Sources, StoredTraces
+from tasc_pipeline.control.joined_rows import Executions as EnvelopeColumns
+from tasc_pipeline.control.observations import Observation, with_costs
+from tasc_pipeline.control.record_columns import ExecutionBlocks, envelope_times_ms
+from tasc_pipeline.control.trace_checks import ProtocolTerms, check_traces
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.window_index import window_facts
 from tasc_pipeline.steps.analysis_pin import check_same_analysis
 from tasc_pipeline.steps.approved import ApprovedPlan
 from tasc_pipeline.steps.close import ClosedWindow
+from tasc_pipeline.steps.collected import Executions
 from tasc_pipeline.steps.conditions import conditions
 from tasc_pipeline.steps.earlier import earlier_decisions
 from tasc_pipeline.steps.evidence import CheckedEvidence, check_window_evidence
 from tasc_pipeline.steps.metrics import read_scrapes
 from tasc_pipeline.steps.observing import observation
+from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.rows import Execution
 
 _PHASES: Mapping[str, Literal["development", "holdout", "window"]] = {
@@ -57,7 +63,8 @@ _PHASES: Mapping[str, Literal["development", "holdout", "window"]] = {
     "window": "window",
     "monitoring": "window",
 }
-_LACK_OF: Mapping[int, Lack] = {Outcome.ABSTAINED: Lack.ABSTAINED, Outcome.INVALID: Lack.INVALID}
+_BLOCK = 2_000
+"""Executions that are held as Python objects at a time."""
 _NO_PRICE = "cost-model-without-profile"
 
 
@@ -72,6 +79,8 @@ class DecisionMaterial:
         analysis: the plan that selects the analysis.
         evidence: checked as of the assessment; only what was produced until the watermark.
         table: traces and evidence, joined.
+        calls: every planned execution as columns, with its score.
+        observations: the same as rows, for what is told of the executions themselves.
         phase: by the plan's purpose.
         as_of: instant of the assessment.
     """
@@ -82,6 +91,8 @@ class DecisionMaterial:
     analysis: AnalysisPlan
     evidence: CheckedEvidence
     table: Table
+    calls: Calls
+    observations: list[Observation]
     phase: Literal["development", "holdout", "window"]
     as_of: str
 
@@ -115,12 +126,23 @@ def read_material(home: Home, approved: ApprovedPlan, closed: ClosedWindow, as_o
     analysis = _analysis(home, approved)
     watermark = approved.declaration.record.ingestion_watermark
     evidence = _until(check_window_evidence(home, approved.window_key, as_of), watermark)
-    traces = [_trace(item) for item in closed.collected.executions if item.envelope is not None]
+    terms = ProtocolTerms.of(protocol)
+    read = read_executions(closed.collected.executions, terms, envelope=analysis.timing_source == "envelope")
     # the envelopes come from this project's own journal, whose MACs were checked while it was read
-    table = table_of(Sources(ProtocolTerms.of(protocol), traces, evidence.receipts, evidence.snapshot), verified=True)
+    table = joined_table(Sources(terms, read.traces, evidence.receipts, evidence.snapshot), read.columns)
     refuse_problems(table.rows.problems)
-    purpose = approved.plan.record.purpose
-    return DecisionMaterial(approved, closed, protocol, analysis, evidence, table, _PHASES[purpose], as_of)
+    return DecisionMaterial(
+        approved=approved,
+        closed=closed,
+        protocol=protocol,
+        analysis=analysis,
+        evidence=evidence,
+        table=table,
+        calls=scored(read.calls, table.rows),
+        observations=read.observations,
+        phase=_PHASES[approved.plan.record.purpose],
+        as_of=as_of,
+    )
 
 
 def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
@@ -133,7 +155,7 @@ def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
     approved, closed, analysis = material.approved, material.closed, material.analysis
     plan, protocol = approved.plan.record, material.protocol.record
     costs, cost_reason = cost_rules(approved)
-    rows = priced(_rows(material), costs)
+    calls = priced(material.calls, costs)
     slices = sorted({*analysis.slice_gates, *protocol.critical_slices})
     policies = policies_of(material)
     return DecisionInputs(
@@ -143,8 +165,8 @@ def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
         analysis_digest=analysis.digest,
         window=decided_window(material),
         policies=policies,
-        units=units_of(rows, costs, slices),
-        observations=[row.observation for row in rows],
+        units=units_of(calls, costs, slices),
+        observations=with_costs(material.observations, calls.cost_usd.tolist()),
         capacity=_capacity(home, approved),
         sources=DecisionSources(
             phase=material.phase,
@@ -291,57 +313,92 @@ def _until(checked: CheckedEvidence, watermark: str) -> CheckedEvidence:
     return replace(checked, receipts=receipts)
 
 
+class _WindowTraces(StoredTraces):
+    """The envelopes of a window's journal, parsed when they are asked for."""
+
+    def __init__(self, executions: Executions) -> None:
+        self._executions = executions
+        self._places: list[int] = []
+
+    def take(self, place: int) -> None:
+        """The execution at this place has an envelope."""
+        self._places.append(place)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:  # Any: an index gives an envelope, a slice a list of them
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        return _trace(self._executions[self._places[index]])
+
+    def canonical(self, place: int) -> bytes:
+        return self._executions.envelope_bytes(self._places[place])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadExecutions:
+    """What one pass over a window's executions leaves.
+
+    Args:
+        traces: the envelopes, in the order of ``columns``; parsed when they are asked for.
+        columns: of the envelopes, for the join.
+        calls: every planned execution, not scored yet.
+        observations: the same as rows.
+    """
+
+    traces: StoredTraces
+    columns: EnvelopeColumns
+    calls: Calls
+    observations: list[Observation]
+
+
+def read_executions(executions: Executions, terms: ProtocolTerms, *, envelope: bool) -> ReadExecutions:
+    """Read every execution once (step 5).
+
+    Args:
+        executions: of a closed window.
+        terms: the protocol's.
+        envelope: take times from envelopes instead of timelines.
+
+    Raises:
+        InputError: an envelope does not belong to the protocol.
+    """
+    traces, blocks, calls = _WindowTraces(executions), ExecutionBlocks(terms.protocol), CallBlocks()
+    observations: list[Observation] = []
+    numbered, tell = enumerate(executions), counted("reading executions for the decision", len(executions))
+    while block := list(islice(numbered, _BLOCK)):
+        accepted = [(place, item) for place, item in block if item.envelope is not None]
+        for place, _ in accepted:
+            traces.take(place)
+        records = [_trace(item) for _, item in accepted]
+        check_traces(records, terms, verified=True)
+        blocks.add(records, [item.trace_digest or "" for _, item in accepted])
+        rows = [_row(item, envelope=envelope) for _, item in block]
+        calls.add(rows)
+        observations += [row.observation for row in rows]
+        tell(len(block))
+    return ReadExecutions(traces, blocks.done(), calls.done(), observations)
+
+
 def _trace(item: Execution) -> Parsed[TraceEnvelope]:
     assert item.envelope is not None and item.envelope_bytes is not None  # noqa: S101 - the caller took those that have one
     return Parsed(item.envelope, orjson.loads(item.envelope_bytes))
 
 
-def _rows(material: DecisionMaterial) -> list[Row]:
-    """Every planned execution with its score; times from the plan's source."""
-    joined = material.table.rows
-    scores = {
-        trace_id: (outcome, score)
-        for trace_id, outcome, score in zip(
-            texts(joined.executions.trace_id), joined.outcome.tolist(), joined.score.tolist(), strict=True
-        )
-    }
-    envelope = material.analysis.timing_source == "envelope"
-    times = _envelope_times(joined) if envelope else {}
-    return [_row(item, scores, times, envelope=envelope) for item in material.closed.collected.executions]
-
-
-def _row(
-    item: Execution,
-    scores: Mapping[str, tuple[int, float]],
-    times: Mapping[str, tuple[float | None, float]],
-    *,
-    envelope: bool,
-) -> Row:
-    seen = observation(item)
-    trace = item.envelope
-    outcome, score = scores.get(item.trace_id or "", (int(Outcome.MISSING), float("nan")))
+def _row(item: Execution, *, envelope: bool) -> Row:
+    """A planned execution with times from the plan's source; its score comes from the join."""
+    seen, trace = observation(item), item.envelope
     if envelope and trace is not None:
-        ttft_ms, e2e_ms = times[trace.trace_id]
+        ttft_ms, e2e_ms = envelope_times_ms(trace)
         seen = replace(seen, ttft_ms=ttft_ms, e2e_ms=e2e_ms, itl_p50_ms=None, itl_p95_ms=None, tpot_ms=None)
-    known = trace is not None and outcome in (Outcome.SCORED, Outcome.FAILURE_ZERO)
     return Row(
         observation=seen,
         slices=item.slices,
         route_signal=None if trace is None or trace.route_signal is None else trace.route_signal.value,
         started_ms=None if trace is None else float(timestamp_ms(trace.attempts[-1].observer_timings.started_at)),
-        score=score if known else None,
-        lack=Lack.NONE if known else _LACK_OF.get(outcome, Lack.MISSING),
+        enveloped=trace is not None,
     )
-
-
-def _envelope_times(joined: JoinedRows) -> dict[str, tuple[float | None, float]]:
-    columns = joined.executions
-    return {
-        trace_id: (None if ttft != ttft else ttft, e2e)
-        for trace_id, ttft, e2e in zip(
-            texts(columns.trace_id), columns.ttft_ms.tolist(), columns.e2e_ms.tolist(), strict=True
-        )
-    }
 
 
 def _capacity(home: Home, approved: ApprovedPlan) -> dict[str, Capacity]:

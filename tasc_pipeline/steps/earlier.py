@@ -7,15 +7,21 @@ index cannot read is looked at itself. Windows of other studies, and open ones, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
+from tasc_collector.contracts.collection import CollectionPlan
+from tasc_collector.contracts.operations import KeyRing
 from tasc_collector.contracts.report import DecisionSummary, WindowSummary
-from tasc_collector.errors import InputError
+from tasc_collector.errors import InputError, TascError
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.window_index import WindowFacts, current_keys, window_facts
 from tasc_pipeline.home.windows import LINK, REPORT, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan
+
+T = TypeVar("T")
 
 
 def earlier_windows(
@@ -76,12 +82,13 @@ def earlier_decisions(
         complete: refuse where such a window is closed and not judged; a sequence must not lose a window.
 
     Raises:
-        InputError: a window that belongs to the sequence was not judged, or its report cannot be read.
+        InputError: a window that belongs to the sequence was not judged or cannot be read, or a closed window does not
+            even say whether it belongs.
     """
     declaration = approved.declaration.record
     if policy_digest is None or approved.plan.record.purpose not in ("window", "monitoring"):
         return ()
-    facts = window_facts(home)
+    facts = _with_unreadable(home, approved.ring, window_facts(home))
     current = current_keys(facts)
     found: list[DecisionSummary] = []
     for key, item in facts.items():
@@ -90,10 +97,10 @@ def earlier_decisions(
         folder = WindowFolder(home, key)
         if item.watermark >= declaration.ingestion_watermark or not folder.has(LINK):
             continue
-        plan = folder.origin(approved.ring).plan(approved.ring).record
+        plan = _read(key, partial(_plan, folder, approved.ring))
         if plan.purpose not in ("window", "monitoring") or plan.policy_digest != policy_digest:
             continue
-        decision = folder.report().record.decision if folder.has(REPORT) else None
+        decision = _read(key, folder.report).record.decision if folder.has(REPORT) else None
         if decision is not None and decision.summary is not None:
             if decision.summary.analysis_plan_digest == analysis_digest:
                 found.append(decision.summary)
@@ -105,3 +112,44 @@ def earlier_decisions(
                 way_out=f"run: tasc assess {key}",
             )
     return tuple(found)
+
+
+def _read(key: str, read: Callable[[], T]) -> T:
+    """A record of an earlier window; a refusal names the window, and that it is counted."""
+    try:
+        return read()
+    except TascError as error:
+        raise InputError(
+            f"an earlier window cannot be read: {error}",
+            where=key,
+            rule="what is decided over several windows counts every closed one",
+            way_out=f"restore its files; see: tasc verify {key}",
+        ) from None
+
+
+def _plan(folder: WindowFolder, ring: KeyRing) -> CollectionPlan:
+    return folder.origin(ring).plan(ring).record
+
+
+def _with_unreadable(home: Home, ring: KeyRing, facts: Mapping[str, WindowFacts]) -> Mapping[str, WindowFacts]:
+    """The facts, with what the declaration of a closed window says where the index could not read it.
+
+    Drift and sample-ratio mismatch count over the windows also where the plan is not sequential, so none is passed over.
+    One whose declaration cannot be verified either is refused: nobody can tell whether it belongs.
+    """
+    found: dict[str, WindowFacts] = {}
+    for key, item in facts.items():
+        folder = WindowFolder(home, key)
+        if item.readable:
+            found[key] = item
+        elif folder.has(LINK):
+            said = _read(key, partial(folder.declaration, ring)).record
+            found[key] = WindowFacts(
+                key,
+                said.study_id,
+                window_id=said.window_id,
+                revision=said.revision,
+                watermark=said.ingestion_watermark,
+                readable=False,
+            )
+    return found

@@ -31,7 +31,7 @@ from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
 from tasc_collector.errors import InputError
 from tasc_collector.wire.records import read_ndjson_records, read_record
-from tasc_pipeline.control.engine import refuse_problems
+from tasc_pipeline.control.engine_v2 import refuse_problems
 from tasc_pipeline.control.joined_rows import JoinedRows
 from tasc_pipeline.control.joining import join
 from tasc_pipeline.control.record_columns import evidence_of, executions_of
@@ -44,6 +44,7 @@ from tasc_pipeline.home.window_index import window_facts
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.evidence import context_of, envelopes, remembered, trust_snapshot
 from tasc_pipeline.steps.evidence_tables import publish_evidence
+from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.evidence_file import evidence_rows, published_trace_ids
 from tasc_pipeline.warehouse.manifests import window_folders
 
@@ -107,7 +108,10 @@ def add_evidence(home: Home, study_id: str, path: Path, now: datetime) -> Added:
     read = list(_read_file(path))
     context = context_of(terms.snapshot, at)
     checker = EvidenceChecker(terms.snapshot, context)
-    receipts = [checker.check(item) for item in read]
+    tell, receipts = counted("checking evidence", len(read)), []
+    for item in read:
+        receipts.append(checker.check(item))
+        tell(1)
     _check_trusted(receipts, terms, path)
     _check_once(receipts, path)
     ring = keys.read_ring(home)
@@ -127,8 +131,10 @@ def add_evidence(home: Home, study_id: str, path: Path, now: datetime) -> Added:
         unscored.update(_unscored(rows))
     if fresh:
         _store(home, terms, [item for item, _ in fresh], sorted(windows), at)
+    tell = counted("publishing evidence of windows", len(windows))
     for key in windows:
         publish_evidence(home, key)
+        tell(1)
     return Added(
         new=len(fresh),
         known=len(read) - len(fresh),

@@ -1,4 +1,4 @@
-"""Sample logs of lm-evaluation-harness beside a window: shown in ``reported_scores``, never in a gate.
+"""Sample logs of lm-evaluation-harness beside a window: shown in ``reported_scores`` and on its page, never in a gate.
 
 The harness scores generations of its own, not the answers that the window collected, so nothing here joins a trace. Of a
 log (``samples_<task>_<time>.jsonl``, one JSON object per line, as ``--log_samples`` of lm-evaluation-harness 0.4 writes

@@ -12,12 +12,10 @@ and after each few of them a ``tasc-metrics-scrape-batch-v1`` that signs their b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Final, TypeVar
 
-import orjson
 from pydantic import ValidationError
 
 from tasc_collector.canonical import digest
@@ -112,7 +110,7 @@ class ScrapeBatch:
 
     def append(self, entry: ScrapeEntry) -> None:
         """Append one scrape's record."""
-        line = orjson.dumps(entry.to_json(), option=orjson.OPT_SORT_KEYS)
+        line = entry.model_dump_json(by_alias=True).encode()
         self._lines.write(line)
         self._content.update(line + b"\n")
         self._held += 1
@@ -152,7 +150,7 @@ def entry_of(scrape: Scrape, window_key: str | None) -> ScrapeEntry:
     )
 
 
-def read_scrapes(home: Home, window_key: str, ring: KeyRing) -> tuple[MetricsScrape, ...]:
+def read_scrapes(home: Home, window_key: str, ring: KeyRing) -> tuple[ScrapeEntry, ...]:
     """The window's scrapes, each under a verified signature; none where none were made.
 
     Raises:
@@ -160,21 +158,34 @@ def read_scrapes(home: Home, window_key: str, ring: KeyRing) -> tuple[MetricsScr
         DigestMismatch: lines are not those that their batch signed.
         SignatureError: no collector key of the ring signed it.
     """
-    return tuple(scrape for _, scrapes in _signed(home, window_key, ring) for scrape in scrapes())
+    lines = scrape_lines(home, window_key, ring)
+    try:
+        return tuple(ScrapeEntry.model_validate_json(line, by_alias=True, by_name=False) for line in lines)
+    except ValidationError as error:
+        raise input_error(error, where=SCRAPES) from None
+
+
+def scrape_lines(home: Home, window_key: str, ring: KeyRing) -> list[bytes]:
+    """The verified bytes of the window's scrapes, without signatures; for who reads them by columns.
+
+    Raises:
+        InputError, DigestMismatch, SignatureError: as ``read_scrapes``.
+    """
+    return [line for _, lines in _signed(home, window_key, ring) for line in lines]
 
 
 def scrapes_digest(home: Home, window_key: str, ring: KeyRing) -> str | None:
     """Digest over the window's scrapes in their order, as its link binds them; None where there are none.
 
     Raises:
-        InputError, SignatureError: as ``read_scrapes``.
+        InputError, DigestMismatch, SignatureError: as ``read_scrapes``.
     """
     found = [name for name, _ in _signed(home, window_key, ring)]
     return digest("tasc/metrics-scrape-list/v1", found) if found else None
 
 
-def _signed(home: Home, window_key: str, ring: KeyRing) -> Iterator[tuple[str, Callable[[], Iterable[MetricsScrape]]]]:
-    """Digest of every verified batch, or scrape of an earlier version, and its scrapes, which are read when asked for."""
+def _signed(home: Home, window_key: str, ring: KeyRing) -> Iterator[tuple[str, list[bytes]]]:
+    """Digest of every verified batch, or scrape of an earlier version, and the lines that it signed."""
     path = home.window(window_key) / SCRAPES
     if not path.is_file():
         return
@@ -185,10 +196,10 @@ def _signed(home: Home, window_key: str, ring: KeyRing) -> Iterator[tuple[str, C
             batch = _verified(MetricsScrapeBatch, line, ring, lambda record: record.signed_at, where)
             covered, waiting = waiting[-batch.lines :], []
             _check(batch, covered, window_key, where)
-            yield batch.digest, partial(_entries, covered, batch, where)
+            yield batch.digest, covered
         elif _OWN_SIGNATURE in line:
             scrape = _verified(MetricsScrape, line, ring, lambda record: record.scraped_at, where)
-            yield scrape.digest, partial(list, (scrape,))
+            yield scrape.digest, [scrape.model_dump_json(by_alias=True, exclude={"signature"}).encode()]
         else:
             waiting.append(line)
 
@@ -204,15 +215,6 @@ def _check(batch: MetricsScrapeBatch, covered: list[bytes], window_key: str, whe
         )
     if batch.window_key != window_key:
         raise InputError("the batch belongs to another window", where=where, field="windowKey", way_out=_WAY_OUT)
-
-
-def _entries(lines: list[bytes], batch: MetricsScrapeBatch, where: str) -> Iterator[MetricsScrape]:
-    try:
-        for line in lines:
-            entry = ScrapeEntry.model_validate_json(line, by_alias=True, by_name=False)
-            yield MetricsScrape.model_construct(**dict(entry), signature=batch.signature)
-    except ValidationError as error:
-        raise input_error(error, where=f"scrapes before {where}") from None
 
 
 def _verified(cls: type[S], line: bytes, ring: KeyRing, signed_at: Callable[[S], str], where: str) -> S:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tasc_collector.contracts.authority import AuthorityKey
-from tasc_collector.contracts.base import Record
+from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.decision_answers import CostAnswers, DecisionAnswers
 from tasc_collector.contracts.execution_profile import ExecutionProfile
 from tasc_collector.contracts.membership import MembershipRule, SplitMembership
@@ -24,7 +25,9 @@ from tasc_collector.contracts.protocol import (
     CostUnavailable,
     EndpointRequirement,
     EvaluatorDefinition,
+    EvaluatorIdentity,
     ExperimentProtocol,
+    GateBounds,
     Gates,
     PolicyPredicate,
     RouteSignalDefinition,
@@ -82,21 +85,9 @@ def protocol_of(common: Common, answers: DecisionAnswers, trust: EvaluatorTrustS
         profiles=tuple(common.profiles),
         champion_profile_id=champion,
         candidate_profile_ids=tuple(candidates),
-        route_signal=RouteSignalDefinition(
-            definition_id=signal.definition_id,
-            version=signal.version,
-            minimum=signal.minimum,
-            maximum=signal.maximum,
-            direction=signal.direction,
-            calibration_digest=signal.calibration_digest,
-        ),
+        route_signal=RouteSignalDefinition(**_shared(RouteSignalDefinition, signal)),
         evaluator=EvaluatorDefinition(
-            evaluator_id=answers.evaluator.evaluator_id,
-            rubric_version=answers.evaluator.rubric_version,
-            calibration_digest=answers.evaluator.calibration_digest,
-            producer_kind=answers.evaluator.producer_kind,
-            producer_id=answers.evaluator.producer_id,
-            producer_version=answers.evaluator.producer_version,
+            **_shared(EvaluatorIdentity, answers.evaluator),
             required_trusted_key_ids=tuple(key.key_id for key in trusted_keys(answers, trust)),
         ),
         candidate_policy_space=CandidatePolicySpace(
@@ -211,17 +202,13 @@ def _split(answers: DecisionAnswers, seed: str) -> SplitMembership:
 
 
 def _gates(answers: DecisionAnswers) -> Gates:
-    wanted = answers.gates
-    minimum = wanted.minimum_output_tokens_per_second
+    minimum = answers.gates.minimum_output_tokens_per_second
     return Gates(
-        minimum_mean_score=wanted.minimum_mean_score,
-        non_inferiority_margin=wanted.non_inferiority_margin,
-        maximum_failure_rate=wanted.maximum_failure_rate,
-        maximum_p95_ttft_ms=wanted.maximum_p95_ttft_ms,
-        maximum_p95_end_to_end_ms=wanted.maximum_p95_end_to_end_ms,
-        maximum_cost_per_thousand_requests_usd=wanted.maximum_cost_per_thousand_requests_usd,
-        minimum_evidence_coverage=wanted.minimum_evidence_coverage,
-        minimum_independent_groups=wanted.minimum_independent_groups,
-        minimum_critical_slice_groups=wanted.minimum_critical_slice_groups,
+        **_shared(GateBounds, answers.gates),
         service_capacity=CapacityGateDisabled() if minimum is None else CapacityGate(minimum=minimum),
     )
+
+
+def _shared(kind: type[Model], answers: Model) -> dict[str, Any]:  # Any: field values
+    """What the protocol takes over from answers as it is."""
+    return {name: getattr(answers, name) for name in kind.model_fields}

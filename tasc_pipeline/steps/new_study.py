@@ -69,6 +69,7 @@ class NewStudy:
     maximum_output_tokens: int = 64
     margin: float = 1.10
     failure_margin: float = 0.02
+    recurring: bool = False
     overlap: bool = False
     warm_up: int = 2
     seed: int | None = 1
@@ -86,6 +87,8 @@ class StudyOutcome:
     found: tuple[tuple[str, Discovered], ...]
     """Profile id and what was found out about its server."""
     cases: int
+    groups: int
+    """Case groups, which the statistics count."""
     replicates: int
     """Most replicates of a case."""
 
@@ -153,7 +156,13 @@ def new_study(home: Home, wanted: NewStudy, now: datetime) -> StudyOutcome:
     policy = trust_policy(endpoints, runtimes, route, framing)
     StudyFiles(study, rules, policy, endpoints, records, answers=_kept(wanted.answers)).write(folder)
     return StudyOutcome(
-        folder, study, rules, tuple(zip(ids, found, strict=True)), len(cases), replicates=shape.replicates
+        folder,
+        study,
+        rules,
+        tuple(zip(ids, found, strict=True)),
+        len(cases),
+        groups=len({case.group_id for case in cases}),
+        replicates=shape.replicates,
     )
 
 
@@ -246,7 +255,7 @@ def _comparison(wanted: NewStudy, common: Common) -> Comparison:
             draws=2000,
             minimum_groups=10,
             minimum_coverage=0.95,
-            recurring=False,
+            recurring=wanted.recurring,
         ),
         replicates=wanted.replicates,
         maximum_output_tokens=wanted.maximum_output_tokens,

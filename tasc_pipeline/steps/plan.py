@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,23 +18,30 @@ from tasc_collector.contracts.controller import ControllerSnapshot
 from tasc_collector.contracts.policy import PolicyBundle
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.window import WindowDeclaration
-from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized
+from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized, TascError
 from tasc_collector.shadow.cases import Case, case_root, case_set, read_cases
 from tasc_collector.shadow.executions import planned_pairs
 from tasc_pipeline.control import plans, purposes
+from tasc_pipeline.control.pace import Pace, measured
 from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.controller import read_chain
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.signers import Signer
 from tasc_pipeline.home.studies import LoadedStudy, load_study
+from tasc_pipeline.home.window_index import window_facts
 from tasc_pipeline.home.windows import APPROVAL, CASE_SET, PLAN, WindowFolder, window_folder
 from tasc_pipeline.steps.admission import conditional_routes, select_receipts
 from tasc_pipeline.steps.analysis_pin import check_same_analysis
 from tasc_pipeline.steps.approved import same_rules
+from tasc_pipeline.steps.arrival_trace import study_arrivals
 
 
 def study_cases(loaded: LoadedStudy) -> tuple[Case, ...]:
-    """The operator's cases, in memory only."""
+    """The operator's cases, in memory only.
+
+    Raises:
+        InputError: the file is not there, or a line of it breaks a rule; no text of a case is in the message.
+    """
     path = loaded.cases_path
     if not path.is_file():
         raise InputError(
@@ -78,6 +86,7 @@ def make_plan(
     *,
     write: bool,
     purpose: Purpose | None = None,
+    pace: Pace | None = None,
 ) -> tuple[CollectionPlan, PlanEstimate]:
     """Issue the plan of a sealed window with the operator's key, or only compute it.
 
@@ -87,6 +96,7 @@ def make_plan(
         now: the wall clock.
         write: False for a dry run, which changes nothing.
         purpose: what is collected; the only one that is allowed now if None.
+        pace: how long a call is expected to take; assumed if None.
 
     Raises:
         InputError: a file breaks a rule, the window is over, or a plan was issued before; nothing was written.
@@ -119,6 +129,7 @@ def make_plan(
         signers.operator(home, ring, issued_at),
         with_receipts=write,
         purpose=purpose,
+        pace=pace,
     )
     if write:
         draft.write(folder)
@@ -149,6 +160,7 @@ def draft_plan(
     with_receipts: bool = True,
     authorization_digest: str | None = None,
     purpose: Purpose | None = None,
+    pace: Pace | None = None,
 ) -> PlanDraft:
     """Issue the plan of a declaration in memory; nothing is written.
 
@@ -161,6 +173,7 @@ def draft_plan(
         with_receipts: False for a dry run, which says what a window would cost before any receipt exists.
         authorization_digest: the standing authorization, if that is the word.
         purpose: what is collected; the only one that is allowed now if None.
+        pace: how long a call is expected to take; assumed if None.
 
     Raises:
         InputError: a file breaks a rule, a receipt is missing, the window is over, or the controller is in a state in
@@ -217,8 +230,24 @@ def draft_plan(
         authorization_digest=authorization_digest,
     )
     pairs = list(planned_pairs(plan, declaration, entries))
-    estimate = plans.estimate(plan, pairs, entries, None if loaded.cost_model is None else loaded.cost_model.record)
+    prices = None if loaded.cost_model is None else loaded.cost_model.record
+    estimate = plans.estimate(plan, pairs, entries, prices, pace)
+    arrivals = study_arrivals(loaded, plan.load_model, pairs=len(pairs))
+    if arrivals and pairs:
+        estimate = estimate.model_copy(update={"minutes": round(arrivals[len(pairs) - 1] / 60, 2)})
     return PlanDraft(plan, estimate, entries)
+
+
+def measured_pace(home: Home, window_key: str) -> Pace | None:
+    """What the newest assessed window of the same study has measured; None where there is none that can be read."""
+    study_id = window_folder(home, window_key).declaration(keys.read_ring(home)).record.study_id
+    facts = [item for item in window_facts(home).values() if item.study_id == study_id and item.results is not None]
+    for item in sorted(facts, key=lambda item: item.starts_at, reverse=True):
+        with suppress(TascError):  # it only says how long something may take
+            pace = measured(WindowFolder(home, item.window_key).report().record)
+            if pace is not None:
+                return pace
+    return None
 
 
 def missing_receipt(home: Home, window_key: str, now: datetime) -> str | None:
@@ -239,6 +268,12 @@ def missing_receipt(home: Home, window_key: str, now: datetime) -> str | None:
 
 def approve(home: Home, window_key: str, plan_digest: str, now: datetime) -> PlanApproval:
     """Pin the plan's digest with the operator's key.
+
+    Args:
+        home: the state folder.
+        window_key: of the plan's window.
+        plan_digest: what the operator looked at.
+        now: the instant of the approval; signed.
 
     Raises:
         DigestMismatch: the digest is not that of the window's plan.

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 from tasc_collector.errors import InputError
+from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.plain_contents import Kind, NotDecodedError, decoded_pieces, kind_of, raw_pieces
 
 MIN_NEEDLE = 8
@@ -113,14 +114,16 @@ def search(folders: Iterable[Path], needles: Iterable[str], *, leave_out: Iterab
     if not wanted:
         raise InputError("there is nothing to search for", way_out="give texts, one per line, of at least 8 characters")
     skipped = {path.resolve() for path in leave_out}
-    result = Searched(len(wanted))
-    for path in sorted(_files(folders)):
+    result, files = Searched(len(wanted)), sorted(_files(folders))
+    tell = counted("searching files", len(files))
+    for path in files:
         if path.is_symlink():
             result.links.append(path)
         elif path.resolve() in skipped:
             result.left_out.append(path)
         else:
             _search_file(path, wanted, result)
+        tell(1)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from tasc_collector.contracts.receipt import CapabilityReceipt
 from tasc_collector.contracts.scalars import timestamp_of_ms
 from tasc_collector.errors import InputError
 from tasc_collector.limits import RECEIPT_HOURS
-from tasc_collector.probes.canaries import CANARIES, CanaryPlace
+from tasc_collector.probes.canaries import CANARIES, CanaryPlace, passive_reads
 from tasc_collector.probes.receipts import PROBED, Issuer, probe
 from tasc_collector.runtimes.profile import Capability, Effect, Framing, Route
 from tasc_collector.secrets import process_secrets
@@ -65,6 +66,7 @@ def probe_endpoint(
     capability: Capability,
     options: ProbeOptions,
     *,
+    tell: Callable[[str], None] = lambda _: None,
     clock: Clock | None = None,
     network: NetworkAccess | None = None,
 ) -> StoredProbe:
@@ -76,6 +78,7 @@ def probe_endpoint(
         alias: alias of one of its endpoints.
         capability: what is to be shown.
         options: effect, route, framing and validity.
+        tell: is told what will be sent at most, before anything is.
         clock: both clocks; the system's if None.
         network: lookups and sockets; the system's if None.
 
@@ -95,9 +98,20 @@ def probe_endpoint(
         )
     place = _place(home, loaded, profile_id, capability, options)
     issuer = _issuer(home, loaded, timestamp_of_ms(clock.wall_ns() // 1_000_000), options.valid_hours)
+    tell(_cost_text(place, capability, options.effect))
     with _paid(home, loaded, profile_id, capability, place.route, options, clock):
         receipt = asyncio.run(probe(place, capability, options.effect, issuer, clock=clock, network=network))
     return StoredProbe(profile_id, receipt, receipts.store(home, receipt))
+
+
+def _cost_text(place: CanaryPlace, capability: Capability, effect: Effect) -> str:
+    """What a probe sends at most, in one line."""
+    canary, alias = CANARIES.get(capability), place.subject.alias
+    if canary is None:
+        return f"asks for one read of {alias} ({effect})"
+    reads = passive_reads(place.subject.profile, capability)
+    beside = f", beside at most {reads} passive read(s)" if reads else ""
+    return f"asks for {canary.calls} inference call(s) of {alias}, at most {canary.most_tokens} output tokens{beside}"
 
 
 def _paid(

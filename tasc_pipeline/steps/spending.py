@@ -4,16 +4,20 @@ Rules:
 
 1. A window reserves before it is sampled or sent. A window that is resumed keeps its reservation. One whose
    authorization has expired or was revoked meanwhile sends nothing more; it can still be settled.
-2. Where the runner refuses before it has a journal, nothing was sent, and the reservation is given back whole by the run
-   that made it. A run that found it there leaves it: the one that made it may be waiting for the window's start.
+2. Where the runner refuses before it has a journal, nothing was sent, and the run gives back its own part. The reservation
+   stays while another run holds it, which may be waiting for the window's start: whoever made it, and whoever found it
+   there.
 3. Closing the window settles: a window that was begun counts as one; calls that may have left count, and the tokens that
    their answers report, or where one reports none, all that it might have generated. What was given back before counts
    again where envelopes show that calls were sent nevertheless.
-4. A probe reserves and settles in one go, under a name that is used once.
+4. A window that was begun under an authorization is in the ledger, because it was reserved first. Where one is not, an
+   older ledger was put in the place of the newest, and nothing more is reserved on its word.
+5. A probe reserves and settles in one go, under a name that is used once.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,12 +30,13 @@ from tasc_collector.journal import journal_exists
 from tasc_collector.shadow.executions import planned_pairs
 from tasc_pipeline.control import authorizations as allowing
 from tasc_pipeline.control import plans
-from tasc_pipeline.control.authorizations import Reserved, Settled, Spend
+from tasc_pipeline.control.authorizations import Entries, GivenBack, Reserved, Settled, Spend
 from tasc_pipeline.home import authorizations, keys
 from tasc_pipeline.home.authorizations import Held
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.ledger import open_ledger, read_entries
 from tasc_pipeline.home.studies import LoadedStudy
+from tasc_pipeline.home.window_index import window_facts
 from tasc_pipeline.steps.approved import ApprovedPlan
 
 if TYPE_CHECKING:
@@ -62,14 +67,15 @@ def window_reserved(home: Home, approved: ApprovedPlan, as_of: str) -> Iterator[
         yield
         return
     key = approved.plan.record.window_key
-    found = _in_force(home, approved, as_of)
-    new = _reserve(home, approved.study, found, worst_case(approved), key, as_of)
+    found, run = _in_force(home, approved, as_of), secrets.token_hex(8)
+    _reserve(home, approved.study, found, worst_case(approved), key, as_of, run=run)
     try:
         yield
     except InputError:
         folder = home.run(key)
-        if new and not (folder.is_dir() and journal_exists(folder)):
-            _settle(home, approved.study, key, Spend(), as_of)
+        if not (folder.is_dir() and journal_exists(folder)):
+            with open_ledger(home, approved.study.study) as ledger:
+                ledger.give_back(GivenBack(key, as_of, run))
         raise
 
 
@@ -143,7 +149,7 @@ def probe_reserved(
     wanted: Spend,
     as_of: str,
 ) -> Iterator[None]:
-    """Reserve a probe's worst case for the block that sends it (rule 4).
+    """Reserve a probe's worst case for the block that sends it (rule 5).
 
     A block that ends with a refusal sent nothing and gives all back; otherwise a probe counts as what it reserved.
 
@@ -227,12 +233,21 @@ def _in_force(home: Home, approved: ApprovedPlan, as_of: str) -> Held:
 
 
 def _reserve(
-    home: Home, loaded: LoadedStudy, held: Held, wanted: Spend, reference: str, as_of: str, *, once: bool = False
-) -> bool:
-    """Reserve, and say whether this call did; False where something was reserved before and is not settled."""
+    home: Home,
+    loaded: LoadedStudy,
+    held: Held,
+    wanted: Spend,
+    reference: str,
+    as_of: str,
+    *,
+    run: str = "",
+    once: bool = False,
+) -> None:
+    """Reserve, or join what is reserved for the same and not settled; ``once`` refuses a name that was used."""
     record = held.authorization.record
     with open_ledger(home, loaded.study) as ledger:
         entry = ledger.entries.get(reference)
+        _check_whole(home, loaded, ledger.entries)
         if entry is not None and once:
             raise NotAuthorized(
                 "a probe of this name was made before",
@@ -241,19 +256,24 @@ def _reserve(
                 rule="one request, one probe",
                 way_out="request another one",
             )
-        if (
-            entry is not None
-            and entry.used is None
-            and (entry.authorization_digest, entry.reserved)
-            == (
-                record.digest,
-                wanted,
+        if entry is None or not allowing.is_same(entry, record.digest, wanted):
+            allowing.check_spend(record, ledger.entries, wanted, reference=reference, as_of=as_of)
+        ledger.reserve(Reserved(reference, record.digest, as_of, wanted, run))
+
+
+def _check_whole(home: Home, loaded: LoadedStudy, entries: Entries) -> None:
+    """Rule 4."""
+    for key, facts in window_facts(home).items():
+        own = facts.authorized and facts.protocol_digest == loaded.protocol_digest and key not in entries
+        if own and home.run(key).is_dir() and journal_exists(home.run(key)):
+            raise NotAuthorized(
+                "a window was collected under an authorization and is not in the ledger: the ledger is an older copy",
+                where=loaded.study.study_id,
+                field=key,
+                rule="what is sent is reserved first, and the ledger only grows",
+                way_out=f"restore the newest studies/{loaded.study.study_id}/ledger from a backup; "
+                f"or go on as a successor: tasc study fork {loaded.study.study_id}",
             )
-        ):
-            return False
-        allowing.check_spend(record, ledger.entries, wanted, reference=reference, as_of=as_of)
-        ledger.reserve(Reserved(reference, record.digest, as_of, wanted))
-    return entry is None or entry.used is not None
 
 
 def _settle(home: Home, loaded: LoadedStudy, reference: str, spend: Spend, as_of: str) -> None:

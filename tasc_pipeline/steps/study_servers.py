@@ -45,7 +45,11 @@ async def discovered(server: Server) -> Discovered:
 
 
 def known_profile(home: Home, server: Server, found: Discovered) -> RuntimeProfile:
-    """The registered profile of what was found, or that of a build file of this state folder."""
+    """The registered profile of what was found, or that of a build file of this state folder.
+
+    Raises:
+        InputError: neither knows the build; the way out declares it with ``tasc runtimes try``.
+    """
     try:
         return home_profile(home, found.runtime.value, found.build.value)
     except InputError as error:

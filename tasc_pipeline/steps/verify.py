@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tasc_collector.contracts.envelope import TraceEnvelope
@@ -19,19 +19,13 @@ from tasc_pipeline.steps.collect import run_context
 from tasc_pipeline.steps.collected import Collected, SpoolFailed, read_collected
 from tasc_pipeline.steps.metrics import scrapes_digest
 from tasc_pipeline.steps.sampling import device_snapshots_digest
-from tasc_pipeline.warehouse.manifests import read_window
-from tasc_pipeline.warehouse.parquet import sorted_rows
+from tasc_pipeline.steps.watch import counted
+from tasc_pipeline.warehouse.manifests import window_batches
+from tasc_pipeline.warehouse.parquet import equal_rows
 from tasc_pipeline.warehouse.publish import MANIFEST, window_folder
-from tasc_pipeline.warehouse.rows import attempts_table, envelopes_table, token_events_table, traces_table
-from tasc_pipeline.warehouse.schemas import TABLES, get_table
+from tasc_pipeline.warehouse.rows import FROM_JOURNAL, row_batches
+from tasc_pipeline.warehouse.schemas import TABLES
 
-_DERIVED = {
-    "traces": traces_table,
-    "attempts": attempts_table,
-    "token_events": token_events_table,
-    "envelopes": envelopes_table,
-}
-"""Tables that come from the journal, and how."""
 _BESIDE = ("device_samples", "metric_samples")
 """Tables that are published with every collected window; further ones are checked where they are published."""
 
@@ -113,8 +107,9 @@ def _signatures(approved: ApprovedPlan, collected: Collected) -> Finding:
         rules.collector_authority,
         rules.required_capabilities,
     )
-    checked = 0
+    checked, tell = 0, counted("verifying executions", len(collected.executions))
     for execution in collected.executions:
+        tell(1)
         if execution.envelope_bytes is None:
             continue
         try:
@@ -182,20 +177,28 @@ def _parts(home: Home, window_key: str, approved: ApprovedPlan, collected: Colle
     except TascError as error:
         yield Finding("parquet", False, str(error))
         return
-    others = (name for name in TABLES if name not in {*_DERIVED, *_BESIDE})
-    for name in (*_DERIVED, *_BESIDE, *(name for name in others if _is_published(home, name, window_key))):
-        try:
-            published = read_window(home.warehouse, name, window_key, keys=signers)
-        except TascError as error:
-            yield Finding(f"parquet {name}", False, str(error))
-            continue
-        build = _DERIVED.get(name)
-        if build is None:
-            yield Finding(f"parquet {name}", True, f"{published.num_rows} rows, as signed")
-        elif published.equals(sorted_rows(get_table(name), build(collected.executions))):
-            yield Finding(f"parquet {name}", True, f"{published.num_rows} rows, equal to the journal")
-        else:
-            yield Finding(f"parquet {name}", False, "differs from the journal")
+    others = (name for name in TABLES if name not in {*FROM_JOURNAL, *_BESIDE})
+    names = (*FROM_JOURNAL, *_BESIDE, *(name for name in others if _is_published(home, name, window_key)))
+    tell = counted("comparing tables", len(names))
+    for name in names:
+        yield _part(home, name, window_key, collected, signers)
+        tell(1)
+
+
+def _part(home: Home, name: str, window_key: str, collected: Collected, signers: Mapping[str, PublicKey]) -> Finding:
+    what = f"parquet {name}"
+    published = window_batches(home.warehouse, name, window_key, keys=signers)
+    try:
+        if name not in FROM_JOURNAL:
+            return Finding(what, True, f"{sum(batch.num_rows for batch in published)} rows, as signed")
+        rows = equal_rows(published, row_batches(name, collected.executions.sorted_for(name)))
+    except SpoolFailed:
+        raise
+    except TascError as error:
+        return Finding(what, False, str(error))
+    if rows is None:
+        return Finding(what, False, "differs from the journal")
+    return Finding(what, True, f"{rows} rows, equal to the journal")
 
 
 def _part_signers(home: Home, window_key: str, approved: ApprovedPlan) -> dict[str, PublicKey]:

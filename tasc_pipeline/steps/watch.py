@@ -6,15 +6,18 @@ or nobody. Work that sends has its own counter (``shadow/progress.py``), because
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 
 from tasc_collector.shadow.progress import Snapshot
 
 Show = Callable[[Snapshot], None]
 _WATCHER: ContextVar[Show | None] = ContextVar("watcher", default=None)
+_LEAST_WAIT_S = 0.05
 
 
 @contextmanager
@@ -29,19 +32,57 @@ def watching(show: Show) -> Iterator[None]:
 
 @contextmanager
 def also_watching(show: Show, every_s: float) -> Iterator[None]:
-    """Show progress here too, at most every so many seconds, beside whoever watches already."""
-    outer = _WATCHER.get()
-    last = [0.0]
+    """Show progress here too, beside whoever watches already: at most every so many seconds, and no later than twice that.
+
+    While one step of the work is silent for longer, a thread shows again how far it was, with the time that has passed.
+    """
+    outer, pace, ended = _WATCHER.get(), _Pace(show, every_s), threading.Event()
 
     def shown(snapshot: Snapshot) -> None:
         if outer is not None:
             outer(snapshot)
-        if snapshot.elapsed_s - last[0] >= every_s:
-            last[0] = snapshot.elapsed_s
-            show(snapshot)
+        pace.tell(snapshot)
 
-    with watching(shown):
-        yield
+    def remind() -> None:
+        while not ended.wait(max(every_s, _LEAST_WAIT_S)):
+            pace.remind()
+
+    reminder = threading.Thread(target=remind, name="progress", daemon=True)
+    reminder.start()
+    try:
+        with watching(shown):
+            yield
+    finally:
+        ended.set()
+        reminder.join()
+
+
+class _Pace:
+    """Passes on what it is told, at most once per ``every_s``, over all work that follows one another."""
+
+    def __init__(self, show: Show, every_s: float) -> None:
+        self._show, self._every_s = show, every_s
+        self._lock = threading.Lock()
+        self._latest: Snapshot | None = None
+        self._told_at = self._shown_at = time.monotonic()
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """What was done since."""
+        with self._lock:
+            self._latest, self._told_at = snapshot, time.monotonic()
+            self._show_if_due(snapshot)
+
+    def remind(self) -> None:
+        """Nothing was told for a while; what is finished needs no reminder."""
+        with self._lock:
+            if self._latest is not None and self._latest.done < self._latest.total:
+                quiet_s = time.monotonic() - self._told_at
+                self._show_if_due(replace(self._latest, elapsed_s=self._latest.elapsed_s + quiet_s))
+
+    def _show_if_due(self, snapshot: Snapshot) -> None:
+        if (now := time.monotonic()) - self._shown_at >= self._every_s:
+            self._shown_at = now
+            self._show(snapshot)
 
 
 def counted(what: str, total: int) -> Callable[[int], None]:

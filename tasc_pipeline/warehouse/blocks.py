@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -129,13 +130,13 @@ table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:ta
 th,td{padding:4px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
 th:first-child,td:first-child{text-align:left;padding-left:0;white-space:nowrap}th:last-child,td:last-child{padding-right:0}
 th{font-weight:600;color:var(--soft)}.charts{display:flex;flex-wrap:wrap;gap:18px}
-.columns{display:grid;grid-template-columns:minmax(0,6fr) minmax(0,5fr);gap:20px;align-items:start}
-@media(max-width:800px){.columns{grid-template-columns:1fr}}
+.columns{display:grid;grid-template-columns:minmax(min-content,6fr) minmax(0,5fr);gap:20px;align-items:start}
+@media(max-width:800px){.columns{grid-template-columns:minmax(0,1fr)}}
 figure{margin:0;max-width:100%}figure svg{max-width:100%;height:auto;display:block}
-figcaption{color:var(--soft);font-size:13px;max-width:520px}
-.wide figcaption{max-width:none}ul{margin:6px 0;padding-left:20px}li{overflow-wrap:anywhere}
+figcaption{color:var(--soft);font-size:13px}ul{margin:6px 0;padding-left:20px}li{overflow-wrap:anywhere}
 @media print{body{max-width:none;padding:0}h2{break-after:avoid}figure,.tile,tr{break-inside:avoid}}
 """
+_WIDTH = re.compile(r'<svg[^>]* width="([0-9.]+)px"')
 _TONES = {"●": "good", "✖": "bad", "◆": "open"}
 
 
@@ -199,8 +200,10 @@ def _tone(verdict: str) -> str:
 
 def _figure(chart: Chart) -> str:
     picture = (chart.wide or chart.svg).replace("<svg", f'<svg role="img" aria-label="{_esc(chart.caption)}"', 1)
-    kind = ' class="wide"' if chart.wide else ""
-    return f"<figure{kind}>{picture}<figcaption>{_esc(chart.caption)}</figcaption></figure>"
+    drawn = _WIDTH.search(picture)
+    # a caption never makes a figure wider than its picture, or two of them would not stand side by side
+    limit = f' style="max-width:min({drawn[1]}px,100%)"' if drawn else ""
+    return f"<figure{limit}>{picture}<figcaption>{_esc(chart.caption)}</figcaption></figure>"
 
 
 def _markdown(block: Block) -> str:

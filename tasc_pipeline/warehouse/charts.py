@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
@@ -30,6 +31,7 @@ _INK = "#010203"
 """Drawn in this colour, replaced by ``currentColor`` in the text of the SVG."""
 _STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
 _LINES = (("#2f7fd6", "-", "o"), ("#d9730d", "--", "^"), ("#8a63d2", ":", "s"), ("#1a9e77", "-.", "D"))
+_FLOOR_ALPHA = 0.22
 _VERDICT_MARKS = {"no-worse": "o", "worse": "X", "undecided": "D"}
 _VERDICT_COLOURS = {"no-worse": "#1a9e77", "worse": "#d1442f", "undecided": "#8a8f98"}
 _STATES = (
@@ -43,11 +45,11 @@ _SMALLER = (
     (re.compile(r"<metadata>.*?</metadata>", re.DOTALL), ""),
     (re.compile(r'(width|height)="([0-9.]+)pt"'), r'\1="\2px"'),
     (re.compile(r"font-family: [^;]*sans-serif"), "font-family: sans-serif"),
-    (re.compile(r"(\d+\.\d\d)\d+"), r"\1"),
+    (re.compile(r"(\d+\.\d\d)\d+(?![^<>]*</text>)"), r"\1"),
     (re.compile(r" transform=\"rotate\(-?0 [^)]*\)\""), ""),
     (re.compile(r"\s*\n\s*"), " "),
 )
-"""What matplotlib writes and nobody sees: dates, points where the page counts pixels, a nanometre's digits."""
+"""What matplotlib writes and nobody sees: dates, points where the page counts pixels, a nanometre's digits (not of what a text says)."""
 _SETTINGS: dict[Any, Any] = {  # Any: matplotlib types each name apart
     "svg.fonttype": "none",
     "svg.hashsalt": "tasc",
@@ -94,12 +96,15 @@ def distribution(curves: Sequence[Curve], label: str, *, width_px: int = NARROW_
 
 
 def intervals(result: ComparisonResult, *, width_px: int = NARROW_PX) -> str:
-    """Every ratio with its interval and margin; the shape of the mark is the verdict."""
+    """Every ratio with its interval, margin and noise floor; the shape of the mark is the verdict."""
     rows = [item for item in result.ratios if item.estimate is not None]
     with mpl.rc_context(_settings(width_px)):
         figure, axes = _figure(width_px, max(0.58, (70 + 24 * len(rows)) / width_px))
         for place, item in enumerate(reversed(rows)):
             colour = _VERDICT_COLOURS[item.verdict]
+            if item.noise_floor is not None:
+                low, high = 1 / (1 + item.noise_floor), 1 + item.noise_floor
+                axes.barh(place, high - low, left=low, height=0.62, color=_INK, alpha=_FLOOR_ALPHA)
             if item.interval.low is not None and item.interval.high is not None:
                 axes.plot([item.interval.low, item.interval.high], [place, place], color=colour, linewidth=2.2)
             axes.plot([item.estimate], [place], color=colour, marker=_VERDICT_MARKS[item.verdict], markersize=6)
@@ -110,8 +115,11 @@ def intervals(result: ComparisonResult, *, width_px: int = NARROW_PX) -> str:
         for verdict, mark in _VERDICT_MARKS.items():
             axes.plot([], [], color=_VERDICT_COLOURS[verdict], marker=mark, linestyle="", markersize=5, label=verdict)
         axes.plot([], [], color=_INK, marker="|", linestyle="", markersize=8, label="margin")
+        if any(item.noise_floor is not None for item in rows):
+            axes.plot([], [], color=_INK, alpha=_FLOOR_ALPHA, marker="s", linestyle="", label="noise floor")
         _frame(axes, x="candidate / champion")
-        axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=4, handletextpad=0.1, columnspacing=0.8)
+        columns = 5 if width_px >= HALF_PX else 3
+        axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=columns, handletextpad=0.1, columnspacing=0.8)
         return _svg(figure)
 
 
@@ -269,8 +277,11 @@ def _frame(axes: Any, *, x: str = "", y: str = "") -> None:  # Any: matplotlib s
 
 
 def _svg(figure: Figure) -> str:
+    """The canvas draws once; ``savefig`` draws a second picture before it, for bounds that nothing asks for here."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    FigureCanvasSVG(figure).print_svg(  # type: ignore[no-untyped-call]  # as matplotlib ships it
+        buffer, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(_INK, "currentColor")
     for pattern, smaller in _SMALLER:

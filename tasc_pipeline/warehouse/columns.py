@@ -260,6 +260,9 @@ def table(name: str, row: type, *, description: str, sort_by: tuple[str, ...], v
         description: one sentence for the view's comment.
         sort_by: columns that order a part's rows.
         version: of the schema id ``tasc-<name>-v<version>``.
+
+    Raises:
+        ValueError: ``sort_by`` names an unknown column.
     """
     hints = typing.get_type_hints(row, include_extras=True)
     columns = tuple(_column(field.name, hints[field.name]) for field in dataclasses.fields(row))

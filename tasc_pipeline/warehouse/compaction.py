@@ -28,7 +28,7 @@ from tasc_pipeline.warehouse.manifests import (
     published,
     window_folders,
 )
-from tasc_pipeline.warehouse.parquet import ROW_GROUP_ROWS, check_bytes
+from tasc_pipeline.warehouse.parquet import check_bytes, row_group_rows
 from tasc_pipeline.warehouse.publish import (
     MANIFEST,
     WINDOW_FOLDER,
@@ -152,7 +152,7 @@ def _rows(sources: Sequence[Source], table: Table, tell: Callable[[int], None]) 
     for source in sources:
         check_bytes(source.path, source.sha256)
         with pq.ParquetFile(source.path, page_checksum_verification=True) as part:
-            for batch in part.iter_batches(batch_size=ROW_GROUP_ROWS):
+            for batch in part.iter_batches(batch_size=row_group_rows(table)):
                 yield pa.Table.from_batches([batch]).cast(table.schema)
                 tell(batch.num_rows)
 

@@ -113,7 +113,9 @@ def _build_database(home: Path, text: str, disk: Disk) -> None:
             session.execute(f"SET file_search_path = '{_search_path(home)}'")
             session.execute(f"ATTACH '{temporary.as_posix()}' AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
             session.execute("USE built")
+            session.begin()  # a few hundred statements, each of which would else be made durable on its own
             session.execute(text)
+            session.commit()
             session.execute("USE memory")
             session.execute("DETACH built")
     except duckdb.Error:

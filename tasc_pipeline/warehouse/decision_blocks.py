@@ -140,7 +140,7 @@ def _amount(value: float | None, unit: str) -> str:
 
 def _interval(interval: Interval | None, unit: str) -> str:
     if interval is None:
-        return "none: a count"
+        return "none"
     low, high = (("unbounded" if end is None else amount(end, unit)) for end in (interval.low, interval.high))
     return f"{low} to {high} ({100 * interval.confidence:g} %)"
 

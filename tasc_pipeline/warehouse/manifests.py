@@ -20,7 +20,7 @@ from tasc_collector.errors import TascError
 from tasc_collector.signing import PublicKey
 from tasc_collector.wire.records import read_record
 from tasc_pipeline.warehouse.errors import PartCorruptError
-from tasc_pipeline.warehouse.parquet import check_bytes, read_parquet
+from tasc_pipeline.warehouse.parquet import check_bytes, read_groups
 from tasc_pipeline.warehouse.publish import MANIFEST, WINDOW_FOLDER, window_folder
 from tasc_pipeline.warehouse.schemas import TABLES, get_table
 
@@ -124,7 +124,12 @@ def window_keys(root: Path, table: str) -> tuple[str, ...]:
 
 
 def read_window(root: Path, table: str, window_key: str, *, keys: PublicKeys | None = None) -> pa.Table:
-    """The published rows of one table and window, every byte verified.
+    """The published rows of one table and window, as ``window_batches`` gives them."""
+    return pa.concat_tables([get_table(table).empty(), *window_batches(root, table, window_key, keys=keys)])
+
+
+def window_batches(root: Path, table: str, window_key: str, *, keys: PublicKeys | None = None) -> Iterator[pa.Table]:
+    """The published rows of one table and window in the table's order, a row group at a time, every byte verified.
 
     Raises:
         PartCorruptError: nothing is published for it, or a part is not what its manifest lists.
@@ -135,15 +140,15 @@ def read_window(root: Path, table: str, window_key: str, *, keys: PublicKeys | N
         manifest = _read(PartManifest, path, keys)
         held = [path.parent / part.file for part in manifest.parts]
         if all(part.exists() for part in held):
-            parts = [
-                read_parquet(file, kind, sha256=part.sha256) for file, part in zip(held, manifest.parts, strict=True)
-            ]
-            return pa.concat_tables(parts) if parts else kind.empty()
+            for file, part in zip(held, manifest.parts, strict=True):
+                yield from read_groups(file, kind, sha256=part.sha256)
+            return
     for folder, group in published(root, table, keys=keys).compacted:
         if any(item.window_key == window_key for item in group.covers):
-            parts = [read_parquet(folder / part.file, kind, sha256=part.sha256) for part in group.parts]
-            rows = pa.concat_tables(parts)
-            return rows.filter(pc.equal(rows.column("window_key"), window_key))
+            for part in group.parts:
+                for rows in read_groups(folder / part.file, kind, sha256=part.sha256):
+                    yield rows.filter(pc.equal(rows.column("window_key"), window_key))
+            return
     raise PartCorruptError(
         "nothing is published for this window",
         where=f"{table} of {window_key}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +24,8 @@ from tasc_pipeline.warehouse.errors import PartCorruptError
 
 ROW_GROUP_ROWS = 122_880
 """DuckDB's own row group size: one thread reads one group, and 10^7 rows make 82 of them."""
+_RECORD_GROUP_ROWS = 15_360
+"""The same of a table whose rows hold whole records: a group of envelopes has some 70 MB."""
 ZSTD_LEVEL = 3
 
 _ENCODINGS = {
@@ -78,12 +80,17 @@ def writer_options(table: Table) -> dict[str, Any]:  # Any: keyword arguments of
     }
 
 
+def row_group_rows(table: Table) -> int:
+    """Rows of one row group of a table."""
+    return _RECORD_GROUP_ROWS if any(column.kind is Kind.BYTES for column in table.columns) else ROW_GROUP_ROWS
+
+
 def write_parquet(file: BinaryIO, table: Table, batches: Iterable[pa.Table]) -> Written:
-    """Write row groups of ``ROW_GROUP_ROWS`` from tables that follow each other in sort order.
+    """Write row groups of ``row_group_rows`` from tables that follow each other in sort order.
 
     Memory stays within one row group and one input table, however many rows there are.
     """
-    sink, rows = _HashingSink(file), 0
+    sink, rows, group = _HashingSink(file), 0, row_group_rows(table)
     with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), table.schema, **writer_options(table)) as writer:
         held: list[pa.Table] = []
         waiting = 0
@@ -91,18 +98,23 @@ def write_parquet(file: BinaryIO, table: Table, batches: Iterable[pa.Table]) -> 
             held.append(batch)
             waiting += batch.num_rows
             rows += batch.num_rows
-            if waiting >= ROW_GROUP_ROWS:
+            if waiting >= group:
                 joined = pa.concat_tables(held)
-                whole = waiting - waiting % ROW_GROUP_ROWS
-                writer.write_table(joined.slice(0, whole), row_group_size=ROW_GROUP_ROWS)
+                whole = waiting - waiting % group
+                writer.write_table(joined.slice(0, whole), row_group_size=group)
                 held, waiting = [joined.slice(whole)], waiting - whole
         if waiting:
-            writer.write_table(pa.concat_tables(held), row_group_size=ROW_GROUP_ROWS)
+            writer.write_table(pa.concat_tables(held), row_group_size=group)
     return Written(rows, sink.size, sink.hash.hexdigest())
 
 
 def read_parquet(path: Path, table: Table, *, sha256: str | None = None) -> pa.Table:
-    """The rows of one part, page checksums verified.
+    """The rows of one part, as ``read_groups`` gives them."""
+    return pa.concat_tables([table.empty(), *read_groups(path, table, sha256=sha256)])
+
+
+def read_groups(path: Path, table: Table, *, sha256: str | None = None) -> Iterator[pa.Table]:
+    """The rows of one part a row group at a time, page checksums verified.
 
     Args:
         path: the part.
@@ -115,12 +127,13 @@ def read_parquet(path: Path, table: Table, *, sha256: str | None = None) -> pa.T
     if sha256 is not None:
         check_bytes(path, sha256)
     try:
-        held = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            if not file.schema_arrow.equals(table.schema):
+                raise _corrupt(path, f"the part does not hold the columns of {table.schema_id}")
+            for index in range(file.num_row_groups):
+                yield file.read_row_group(index).replace_schema_metadata(table.schema.metadata)
     except (OSError, pa.ArrowException):
         raise _corrupt(path, "the part cannot be read") from None
-    if not held.schema.equals(table.schema):
-        raise _corrupt(path, f"the part does not hold the columns of {table.schema_id}")
-    return held.replace_schema_metadata(table.schema.metadata)
 
 
 def has_columns_of(path: Path, table: Table) -> bool:
@@ -170,6 +183,42 @@ def sorted_rows(table: Table, rows: pa.Table) -> pa.Table:
             return rows.take(pa.array(order))
         undecided &= earlier == later
     return rows
+
+
+def following(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Pass on tables that are sorted and follow each other in the table's order.
+
+    Raises:
+        InputError: the columns are not those of the table, or rows are out of order.
+    """
+    last = table.empty()
+    for batch in batches:
+        joint = pa.concat_tables([last, batch.slice(0, 1)])
+        if sorted_rows(table, batch) is not batch or sorted_rows(table, joint) is not joint:
+            raise InputError(
+                "rows are out of the table's order", where=table.name, way_out="give the rows in the order of its keys"
+            )
+        if batch.num_rows:
+            last = batch.slice(batch.num_rows - 1)
+            yield batch
+
+
+def equal_rows(left: Iterable[pa.Table], right: Iterable[pa.Table]) -> int | None:
+    """How many rows two sequences of tables hold, however they are cut; None where they do not hold the same ones."""
+    ours, theirs = _filled(left), _filled(right)
+    one, other, rows = next(ours, None), next(theirs, None), 0
+    while one is not None and other is not None:
+        size = min(one.num_rows, other.num_rows)
+        if not one.slice(0, size).equals(other.slice(0, size)):
+            return None
+        rows += size
+        one = one.slice(size) if size < one.num_rows else next(ours, None)
+        other = other.slice(size) if size < other.num_rows else next(theirs, None)
+    return rows if one is None and other is None else None
+
+
+def _filled(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    return (table for table in tables if table.num_rows)
 
 
 def is_all(column: pa.ChunkedArray, value: object) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ from tasc_collector.signing import SigningKey
 from tasc_pipeline.warehouse.columns import Table
 from tasc_pipeline.warehouse.disk import Disk
 from tasc_pipeline.warehouse.errors import WarehouseError
-from tasc_pipeline.warehouse.parquet import is_all, sorted_rows, write_parquet
+from tasc_pipeline.warehouse.parquet import following, is_all, sorted_rows, write_parquet
 from tasc_pipeline.warehouse.schemas import get_table
 
 MANIFEST = "manifest.json"
@@ -42,8 +42,9 @@ WINDOW_FOLDER = "window_key="
 Clock = Callable[[], datetime]
 """The wall clock: an aware instant."""
 
-Rows: TypeAlias = pa.Table
-"""An Arrow table of one warehouse table's columns."""
+Rows: TypeAlias = pa.Table | Iterable[pa.Table]
+"""An Arrow table of one warehouse table's columns in any order; or several that follow each other in the table's order,
+which are taken one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +79,26 @@ def publish(
         root: the warehouse folder.
         table: name of the table.
         window_key: partition; every row must hold it.
-        rows: in the table's schema, in any order.
+        rows: in the table's schema.
         sign: signs the manifest.
         clock: tells when the replaced part was retired.
         source_digest: what the rows were derived from.
         disk: file operations.
 
     Raises:
-        InputError: unknown table, other columns, or a row of another window.
+        InputError: unknown table, other columns, a row of another window, or tables that do not follow each other.
         WarehouseError: the disk refused; what was published before still stands.
     """
     kind, disk = get_table(table), disk or Disk()
-    if rows.num_rows and not is_all(rows.column("window_key"), window_key):
-        raise InputError(
-            "a row belongs to another window", where=table, field="window_key", way_out="publish one window at a time"
-        )
-    held = sorted_rows(kind, rows)
+    if isinstance(rows, pa.Table):
+        rows = (sorted_rows(kind, _of_window(rows, table, window_key)),)
+    else:
+        rows = following(kind, (_of_window(batch, table, window_key) for batch in rows))
     folder = window_folder(root, table, window_key)
     with writing(f"{table} of {window_key}"):
         disk.make_folder(folder)
         with locked(root / table):
-            part = write_part(folder, kind, [held], disk=disk)
+            part = write_part(folder, kind, rows, disk=disk)
             _retire_others(root / table, folder, part.file, clock(), disk)
             manifest = PartManifest.sign_with(
                 sign.key,
@@ -113,7 +113,7 @@ def publish(
     return part
 
 
-def write_part(folder: Path, table: Table, batches: list[pa.Table] | Iterator[pa.Table], *, disk: Disk) -> Part:
+def write_part(folder: Path, table: Table, batches: Iterable[pa.Table], *, disk: Disk) -> Part:
     """Steps 1 to 3: write, fsync, rename, fsync. The caller holds the table's lock."""
     for left in folder.glob(".tmp-*"):
         disk.remove(left)
@@ -169,6 +169,14 @@ def writing(where: str) -> Iterator[None]:
             where=where,
             way_out="free space or make the folder writable, then materialize the window's assets again",
         ) from None
+
+
+def _of_window(rows: pa.Table, table: str, window_key: str) -> pa.Table:
+    if rows.num_rows and not is_all(rows.column("window_key"), window_key):
+        raise InputError(
+            "a row belongs to another window", where=table, field="window_key", way_out="publish one window at a time"
+        )
+    return rows
 
 
 def _retire_others(table_folder: Path, folder: Path, current: str, now: datetime, disk: Disk) -> None:

@@ -8,20 +8,18 @@ from typing import Any
 import pyarrow as pa
 
 from tasc_collector.contracts.evidence import EvaluatorEvidence, Scored
-from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape
+from tasc_collector.contracts.observations import DeviceSnapshotRecord
 from tasc_collector.contracts.operations import Notice
 from tasc_collector.contracts.receipt import CapabilityReceipt
 from tasc_collector.contracts.report import AssessmentReport, ComparisonResult, FailureResult, Interval
 from tasc_collector.contracts.scalars import timestamp_ms
 from tasc_collector.contracts.study import StudyFork
 from tasc_collector.contracts.window import WindowDeclaration, WindowLink
-from tasc_pipeline.warehouse.latency import NS_PER_MS
 from tasc_pipeline.warehouse.schemas import (
     DECISIONS,
     DEVICE_SAMPLES,
     EVIDENCE,
     GATES,
-    METRIC_SAMPLES,
     NOTICES,
     RECEIPTS,
     REPORTED_SCORES,
@@ -113,23 +111,6 @@ def receipts_table(window_key: str, receipts: Iterable[CapabilityReceipt]) -> pa
             valid_until=timestamp_ms(receipt.valid_until),
         )
         for receipt in receipts
-    )
-
-
-def metric_samples_table(window_key: str, scrapes: Iterable[MetricsScrape]) -> pa.Table:
-    """``metric_samples``: one row per canonical metric, label set and scrape. By columns, because a window has many."""
-    pairs = [(scrape, item) for scrape in scrapes for item in scrape.values]
-    return METRIC_SAMPLES.from_columns(
-        {
-            "window_key": [window_key] * len(pairs),
-            "endpoint_alias": [scrape.endpoint_alias for scrape, _ in pairs],
-            "phase": [scrape.phase for scrape, _ in pairs],
-            "sampled_at": [timestamp_ms(scrape.scraped_at) for scrape, _ in pairs],
-            "took_ms": [scrape.took_ns / NS_PER_MS for scrape, _ in pairs],
-            "metric": [item.metric for _, item in pairs],
-            "labels": [",".join(f"{name}={value}" for name, value in item.labels) for _, item in pairs],
-            "value": [item.value for _, item in pairs],
-        }
     )
 
 

@@ -18,7 +18,7 @@ from tasc_collector.contracts.report import (
     ProfileSummary,
 )
 from tasc_pipeline.control.fairness import LOOPBACK_PATH
-from tasc_pipeline.control.sentences import asides
+from tasc_pipeline.control.sentences import asides, floor_text
 from tasc_pipeline.warehouse import charts
 from tasc_pipeline.warehouse.blocks import (
     Block,
@@ -60,7 +60,14 @@ def render_report(report: AssessmentReport, data: ReportData) -> RenderedReport:
     title = f"{report.study_id}: window {report.window_key}"
     subtitle = f"Assessed as of {report.as_of}. {_coverage(report)}"
     blocks = [*_results(report), *_profiles(report), *_distributions(report, data), *_failures(report)]
-    blocks += [*_fairness(report), *_strip(data), *_servers(data), *_missing(report), *_sources(report)]
+    blocks += [
+        *_fairness(report),
+        *_strip(data),
+        *_servers(data),
+        *_harness(data),
+        *_missing(report),
+        *_sources(report),
+    ]
     return RenderedReport(to_html(title, subtitle, blocks), to_markdown(title, subtitle, blocks))
 
 
@@ -81,7 +88,8 @@ def _tiles(report: AssessmentReport, result: ComparisonResult) -> Tiles:
         Tile(
             f"{ratio.metric.upper()}, median",
             f"{' → '.join(_median(side, ratio.metric) for side in sides)} ms",
-            f"ratio {brief(ratio.estimate)} ({_brief_interval(ratio.interval)}), margin {brief(ratio.margin)}",
+            f"ratio {brief(ratio.estimate)} ({_brief_interval(ratio.interval)}), margin {brief(ratio.margin)}, "
+            f"noise floor {floor_text(ratio.noise_floor)}",
             ratio.verdict,
         )
         for ratio in result.ratios
@@ -93,7 +101,7 @@ def _tiles(report: AssessmentReport, result: ComparisonResult) -> Tiles:
             "Failure rate",
             f"{percent(failures.champion_rate)} → {percent(failures.candidate_rate)}",
             f"{percent(failures.difference)} more ({_percent_interval(failures.interval)}), "
-            f"margin {percent(failures.margin)}",
+            f"margin {percent(failures.margin)}, noise floor {floor_text(failures.noise_floor)}",
             failures.verdict,
         )
     )
@@ -114,7 +122,7 @@ def _ratios(result: ComparisonResult) -> list[Block]:
             f"≤ {number(item.margin)}",
             marked(item.verdict),
             f"{item.pairs} / {item.groups}",
-            number(item.noise_floor),
+            floor_text(item.noise_floor),
         )
         for item in result.ratios
     ]
@@ -127,7 +135,7 @@ def _ratios(result: ComparisonResult) -> list[Block]:
             f"≤ {number(failures.margin)}",
             marked(failures.verdict),
             f"{failures.pairs} / {failures.groups}",
-            UNKNOWN,
+            floor_text(failures.noise_floor),
         )
     )
     return [
@@ -180,7 +188,7 @@ def _distributions(report: AssessmentReport, data: ReportData) -> list[Block]:
         if any(item.estimate is not None for item in result.ratios):
             items.append(
                 _chart(
-                    f"Ratios of {name} with intervals and margins; left of 1 it is faster.",
+                    f"Ratios of {name}: interval, margin, noise floor around 1; left of 1 it is faster.",
                     partial(_intervals_of, result),
                 )
             )
@@ -289,14 +297,34 @@ def _servers(data: ReportData) -> list[Block]:
             number(item.p95_ms),
         )
         for item in data.servers
+        if item.lowest_ms is None
     )
+    coarse = [
+        f"{item.endpoint_alias}, {_SERVER_LATENCIES[item.metric]}: all {item.count} observations lie in the lowest bucket "
+        f"of its histogram, below {number(item.lowest_ms)} ms; nothing more is known of them"
+        for item in data.servers
+        if item.lowest_ms is not None
+    ]
+    table = Grid(("server and latency", "observations", "median", "95th percentile"), tuple(rows))
     return [
         Heading("What the servers say of themselves, in milliseconds"),
-        Grid(("server and latency", "observations", "median", "95th percentile"), tuple(rows)),
+        *([table] if table.rows else []),
+        *([Bullets(tuple(coarse))] if coarse else []),
         Paragraph(
             "From the servers' own histograms between the first and the last scrape, so as coarse as their buckets and "
             "of every client that they had."
         ),
+    ]
+
+
+def _harness(data: ReportData) -> list[Block]:
+    if not data.harness:
+        return []
+    rows = ((item.profile_id, item.source, item.score_id, str(item.cases), number(item.mean)) for item in data.harness)
+    return [
+        Heading("Scores of other answers, in no gate"),
+        Grid(("profile", "from", "metric", "cases", "mean"), tuple(rows)),
+        Paragraph("A harness scored generations of its own with these servers, not the answers of this window."),
     ]
 
 
@@ -350,8 +378,8 @@ def _brief_interval(interval: Interval) -> str:
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, or that there is none."""
-    return UNKNOWN if value is None else f"{value:.4g}"
+    """Four significant digits, all of them before the point, or that there is none."""
+    return UNKNOWN if value is None else f"{value:,.0f}" if abs(value) >= 9999.5 else f"{value:.4g}"
 
 
 def interval_text(interval: Interval | None) -> str:

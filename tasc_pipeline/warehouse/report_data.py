@@ -59,6 +59,19 @@ class ServerLatency:
     count: int
     p50_ms: float
     p95_ms: float
+    lowest_ms: float | None = None
+    """End of the lowest bucket, where all observations lie in it: nothing more is known of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessScore:
+    """A mean of scores of other generations than the window's: shown, in no gate."""
+
+    profile_id: str
+    source: str
+    score_id: str
+    cases: int
+    mean: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,7 @@ class ReportData:
         strip: server and device quantities on the same time axis.
         seconds: length of that axis.
         servers: latencies that the servers measured themselves, where they do.
+        harness: scores that are no evidence, by profile and metric.
     """
 
     ttft: tuple[Curve, ...]
@@ -82,6 +96,7 @@ class ReportData:
     strip: tuple[Series, ...]
     seconds: float
     servers: tuple[ServerLatency, ...] = ()
+    harness: tuple[HarnessScore, ...] = ()
 
 
 _TTFT = """
@@ -134,6 +149,11 @@ FROM metric_histograms WHERE window_key = $key AND labels = ''
 GROUP BY ALL ORDER BY endpoint_alias, metric, lower_bound_s
 """
 
+_HARNESS = """
+SELECT profile_id, source, score_id, count(*), avg(score) FROM reported_scores
+WHERE window_key = $key AND evidence_digest IS NULL GROUP BY ALL ORDER BY ALL
+"""
+
 
 def load(session: duckdb.DuckDBPyConnection, window_key: str) -> ReportData:
     """Read one window's numbers.
@@ -169,6 +189,7 @@ def load(session: duckdb.DuckDBPyConnection, window_key: str) -> ReportData:
         ),
         seconds=seconds,
         servers=_servers(session.execute(_SERVERS, key).fetchall()),
+        harness=tuple(HarnessScore(*row) for row in session.execute(_HARNESS, key).fetchall()),
     )
 
 
@@ -188,7 +209,9 @@ def _servers(rows: Sequence[tuple[str, str, float, float | None, int]]) -> tuple
     for (alias, metric), group in groupby(rows, key=lambda row: (row[0], row[1])):
         buckets = [(low, high, count) for _, _, low, high, count in group]
         p50, p95 = (1000 * _quantile(buckets, share) for share in (0.5, 0.95))
-        found.append(ServerLatency(alias, metric, sum(count for _, _, count in buckets), p50, p95))
+        low, high, _ = buckets[0]
+        lowest_ms = 1000 * high if len(buckets) == 1 and low == 0.0 and high is not None else None
+        found.append(ServerLatency(alias, metric, sum(count for _, _, count in buckets), p50, p95, lowest_ms))
     return tuple(found)
 
 

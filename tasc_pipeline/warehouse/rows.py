@@ -1,14 +1,15 @@
 """From what the journal holds about executions to rows of four tables: traces, attempts, token_events, envelopes.
 
-Pure. One ``Execution`` per planned execution goes in; the builders give Arrow tables, which publication sorts.
+Pure. One ``Execution`` per planned execution goes in; the builders give Arrow tables. A large window is built a few
+executions at a time (``row_batches``): rows as Python objects take many times the memory of their columns, and the columns
+of a hundred thousand executions more than a small machine has.
 An execution has either an envelope (accepted) or a fault (``not_sent``, ``not_attempted``), never both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from itertools import islice
 from typing import Literal, Self
 
@@ -189,27 +190,11 @@ def execution_row(execution: Execution) -> ExecutionRow:
     )
 
 
-def _by_chunks(build: Callable[[Iterable[Execution]], pa.Table]) -> Callable[[Iterable[Execution]], pa.Table]:
-    """Build a table a few executions at a time: rows as Python objects take many times the memory of their columns."""
-
-    @wraps(build)
-    def whole(executions: Iterable[Execution]) -> pa.Table:
-        left = iter(executions)
-        tables = [build(tuple(islice(left, _CHUNK)))]
-        while chunk := tuple(islice(left, _CHUNK)):
-            tables.append(build(chunk))
-        return pa.concat_tables(tables)
-
-    return whole
-
-
-@_by_chunks
 def traces_table(executions: Iterable[Execution]) -> pa.Table:
     """``traces``: one row per planned execution."""
     return TRACES.from_rows(execution_row(execution) for execution in executions)
 
 
-@_by_chunks
 def attempts_table(executions: Iterable[Execution]) -> pa.Table:
     """``attempts``: one row per attempt of every accepted execution; marks belong to the last one."""
     rows: list[AttemptRow] = []
@@ -223,7 +208,6 @@ def attempts_table(executions: Iterable[Execution]) -> pa.Table:
     return ATTEMPTS.from_rows(rows)
 
 
-@_by_chunks
 def envelopes_table(executions: Iterable[Execution]) -> pa.Table:
     """``envelopes``: the signed bytes of every accepted trace."""
     rows = [
@@ -241,7 +225,6 @@ def envelopes_table(executions: Iterable[Execution]) -> pa.Table:
     return ENVELOPES.from_rows(rows)
 
 
-@_by_chunks
 def token_events_table(executions: Iterable[Execution]) -> pa.Table:
     """``token_events``: built column by column, because there are a hundred times more events than executions."""
     held = sorted(
@@ -278,6 +261,22 @@ def token_events_table(executions: Iterable[Execution]) -> pa.Table:
             ),
         }
     )
+
+
+FROM_JOURNAL: Mapping[str, Callable[[Iterable[Execution]], pa.Table]] = {
+    "traces": traces_table,
+    "attempts": attempts_table,
+    "token_events": token_events_table,
+    "envelopes": envelopes_table,
+}
+"""Tables that come from the journal, and how."""
+
+
+def row_batches(table: str, executions: Iterable[Execution]) -> Iterator[pa.Table]:
+    """The rows of one of ``FROM_JOURNAL``, a few executions at a time, in the order of the executions."""
+    left, build = iter(executions), FROM_JOURNAL[table]
+    while chunk := tuple(islice(left, _CHUNK)):
+        yield build(chunk)
 
 
 def keyed_value(payload: PayloadReference | None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 import struct
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tasc_collector.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest, digest_int, utf16_key
+from tasc_collector.canonical import MAX_SAFE_INTEGER, JsonValue, canonical_bytes, digest, digest_int, utf16_key
 from tasc_collector.errors import InputError
 
 VECTORS = Path(__file__).resolve().parents[3] / "shared" / "vectors" / "jcs"
@@ -113,3 +116,24 @@ def test_the_fast_form_of_fractions_is_the_published_one() -> None:
     numbers += [round(number, generator.randint(0, 6)) for number in numbers]
     wrong = [number for number in numbers if canonical_bytes({"n": [number]}) != rfc8785.dumps({"n": [number]})]
     assert wrong == []
+
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, -0.0, 1.0, -2.0, 1e15, 2.0**53, 1e20, 1e21, 1e-3, 1.65e-05, 9.99e-07, 5e-324, 1.7976931348623157e308]
+)
+VALUES = st.recursive(
+    FLOATS | st.integers(-(2**53) + 1, 2**53 - 1) | st.booleans() | st.none() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_the_fast_form_of_a_value_with_any_float_is_the_careful_one(value: JsonValue) -> None:
+    assert canonical_bytes(value) == rfc8785.dumps(value)
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_a_number_that_is_not_finite_is_refused_beside_floats_that_are(number: float) -> None:
+    with pytest.raises(InputError, match="no canonical form"):
+        canonical_bytes({"a": 1.0, "b": [number]})

@@ -24,7 +24,7 @@ UNUSED = (
 def _run(code: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=120
     ).stdout
 
 

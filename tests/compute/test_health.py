@@ -27,6 +27,7 @@ def serve() -> Iterator[Callable[..., int]]:
 
         def run() -> None:
             with listener:
+                listener.settimeout(30)
                 connection, _ = listener.accept()
                 with connection:
                     connection.recv(65536)
@@ -49,7 +50,7 @@ def serve() -> Iterator[Callable[..., int]]:
     yield start
     done.set()
     for thread in threads:
-        thread.join()
+        thread.join(60)
 
 
 def test_a_plain_answer(serve):

@@ -259,10 +259,35 @@ def test_requests_that_must_not_be_launched_say_why(item, reason):
         (EngineId.MLX, ("--log-level", "DEBUG"), ("--log-level",)),
         (EngineId.EXLLAMAV3, ("--log-prompt", "true"), ("--log-prompt",)),
         (EngineId.LLAMACPP, ("--threads", "2"), ()),
+        (EngineId.VLLM, ("--no-enable-log-requests",), ()),  # it switches the logging off
     ],
 )
 def test_flags_that_write_prompts_or_answers_are_known(engine, extra, flags):
     assert content_logging_flags(request(engine, CPU, PROCESS, {}, extra_args=extra)) == flags
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [
+        (EngineId.VLLM, "VLLM_DEBUG_LOG_API_SERVER_RESPONSE"),
+        (EngineId.LLAMACPP, "LLAMA_ARG_LOG_VERBOSITY"),
+        (EngineId.EXLLAMAV3, "TABBY_LOGGING_LOG_PROMPT"),
+    ],
+)
+def test_variables_that_do_the_same_are_known_too(engine, name):
+    item = request(engine, CUDA, PROCESS, {}, env={name: "1", "OMP_NUM_THREADS": "2"})
+    assert content_logging_flags(item) == (name,)
+    assert f"{name} writes prompts or answers to disk" in "; ".join(refusals(item))
+
+
+@pytest.mark.parametrize("engine", list(EngineId))
+@pytest.mark.parametrize("extra", [("--port", "9"), ("--port=9",)])
+def test_an_extra_argument_that_leaves_the_leased_port_is_planned_verbatim_and_never_launched(engine, extra):
+    profile = CPU if engine in (EngineId.LLAMACPP, EngineId.MLX) else CUDA
+    item = request(engine, profile, PROCESS, {}, extra_args=extra)
+    assert plan_launch(item).argv[-len(extra) :] == extra
+    assert plan_launch(item).argv.count("--port") == extra.count("--port")
+    assert "--port as an extra argument would leave the port that is leased" in "; ".join(refusals(item))
 
 
 def test_every_engine_has_a_health_check_within_its_deadline():

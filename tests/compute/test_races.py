@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -21,8 +21,9 @@ import pytest
 from tasc_compute.contracts import InstanceState
 from tasc_compute.launchers.base import StopOutcome
 from tasc_compute.launchers.proctable import LinuxProcessTable
-from tasc_compute.lifecycle import stop, supervise
+from tasc_compute.lifecycle import Observation, stop, supervise
 from tasc_compute.local import local_compute
+from tests.support.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 DEVICES = ["GPU-6d2a3c1e-0b7f-5f0e-9f5a-3b8f1c7a9e21", "GPU-35fa9bdb-0b7f-5f0e-9f5a-3b8f1c7a9e22"]
@@ -102,10 +103,14 @@ def die_and_recover(told: dict[str, Any], step: int) -> str:
     process = child(told)
     process.communicate(timeout=120)
     compute = local_compute(Path(told["home"]))
-    # what a dead launcher left behind its gate ends by itself: look until it has
-    states = supervise(compute).observations
-    while any(item.state in (InstanceState.RESERVING, InstanceState.STARTING) for item in states.values()):
+    states: Mapping[str, Observation] = {}
+
+    def settled() -> bool:
+        nonlocal states
         states = supervise(compute, states).observations
+        return not any(item.state in (InstanceState.RESERVING, InstanceState.STARTING) for item in states.values())
+
+    wait_until(settled)  # what a dead launcher left behind its gate ends by itself
     second = child({**told, "die_at": 0, "process": 1, "keep": False})
     out, _ = second.communicate(timeout=120)
     outcome = json.loads(out)["outcome"]

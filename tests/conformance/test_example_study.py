@@ -24,7 +24,7 @@ from tasc_collector.wire.records import read_ndjson_records, read_record, read_r
 from tasc_pipeline.control.controller import extend
 from tasc_pipeline.control.controller_sources import development_assessment, evidence_ready, registration
 from tasc_pipeline.control.decided import of_decision
-from tasc_pipeline.control.engine import (
+from tasc_pipeline.control.engine_v2 import (
     Table,
     assess_development,
     assess_holdout,
@@ -32,7 +32,7 @@ from tasc_pipeline.control.engine import (
     confirmed,
     table_of,
 )
-from tasc_pipeline.control.engine_dataset import Sources
+from tasc_pipeline.control.engine_v2_dataset import Sources
 from tasc_pipeline.control.proposals import propose
 from tasc_pipeline.control.trace_checks import ProtocolTerms
 

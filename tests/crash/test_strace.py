@@ -29,6 +29,8 @@ SCHEDULES = (1, 2, 5)
 FILE_CALLS = ("flock", "fallocate", "pwrite64", "fdatasync", "fsync", "ftruncate", "rename")
 SOCKET_CALLS = ("connect", "sendto", "recvmsg", "shutdown")
 SAMPLE = 4
+LIMIT_S = 240
+"""A run takes a few seconds under strace."""
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [
@@ -46,7 +48,7 @@ def _window(concurrency: int) -> Iterator[Window]:
 def _run(window: Window, folder: Path, *strace: str) -> tuple[int, int]:
     """Exit code of the process, and how many executions it was told are durable."""
     command = ["strace", "-f", "-qq", *strace, *window.command(folder)]  # --seccomp-bpf would inject no signal
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True, timeout=LIMIT_S)
     return done.returncode, int((done.stdout.split("\n")[-2:-1] or ["0"])[0])
 
 

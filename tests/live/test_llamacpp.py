@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
-from pathlib import Path
 
 import pytest
 
 from tasc_compute import health
-from tasc_compute.contracts import CanonicalMetric, ExitedEarly, InstanceState, SpawnFailed
+from tasc_compute.contracts import CanonicalMetric, ExitedEarly, InstanceState
 from tasc_compute.engines import ENGINES
-from tasc_compute.errors import LaunchFailed
 from tasc_compute.launchers.base import StopOutcome
-from tasc_compute.lifecycle import Compute, launch, observe, stop, supervise
+from tasc_compute.lifecycle import launch, stop, supervise
 from tasc_compute.local import local_order
 from tasc_compute.recipes import Recipe
-from tasc_compute.reservations import LaunchOrder
-from tests.support.live_engines import leader, living, llama_recipe, needs_llama
+from tests.support.live_engines import failed_launch, leader, living, llama_recipe, needs_llama
 
 pytestmark = [pytest.mark.live, needs_llama]
 
 
 def one_slot() -> Recipe:
     return llama_recipe()
-
-
-def failure_of(order: LaunchOrder, compute: Compute) -> object:
-    with pytest.raises(LaunchFailed) as caught:
-        launch(order, compute)
-    return caught.value.failure
 
 
 def test_the_two_demo_engines_run_side_by_side_with_the_context_they_promise(compute, home):
@@ -65,51 +54,12 @@ def test_every_metric_of_the_map_is_served(compute, home):
     assert {names[0] for names in metrics.values()} <= served
 
 
-def test_a_second_engine_on_the_port_is_refused(compute, home):
-    launch(local_order(one_slot(), home), compute)
-    second = dataclasses.replace(one_slot(), name="second")
-    assert failure_of(local_order(second, home), compute) == SpawnFailed(
-        "port 18111 belongs to demo-champion -> tasc engines stop demo-champion"
-    )
-
-
-def test_a_bad_model_is_exited_early_with_the_servers_words(compute, home):
+def test_a_bad_model_is_failed_launch_with_the_servers_words(compute, home):
     bad = home / "bad.gguf"
     bad.write_bytes(b"GGUF" + bytes(64))
-    failure = failure_of(local_order(dataclasses.replace(one_slot(), model=str(bad)), home), compute)
+    order = local_order(dataclasses.replace(one_slot(), model=str(bad)), home)
+    failure = failed_launch(order, compute, "failed to load model")
+    assert "failed to load model" in failure.log_tail
     assert isinstance(failure, ExitedEarly)
     assert (failure.exit_code, failure.signal) == (1, None)
-    assert "exiting due to model loading error" in failure.log_tail
     assert compute.store.names() == ()
-
-
-def test_a_bad_flag_is_exited_early(compute, home):
-    failure = failure_of(local_order(dataclasses.replace(one_slot(), extra_args=("--no-such-flag",)), home), compute)
-    assert isinstance(failure, ExitedEarly)
-    assert failure.exit_code == 1
-    assert "error: invalid argument: --no-such-flag" in failure.log_tail
-
-
-def test_a_killed_leader_is_seen_and_its_lease_given_back(compute, home):
-    record = launch(local_order(one_slot(), home), compute)
-    pid = leader(record)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    assert observe(record, compute) is InstanceState.EXITED
-    assert [change.after for change in supervise(compute).changes] == [InstanceState.EXITED]
-    assert compute.store.names() == ()
-    assert living(pid) == []
-
-
-def test_twenty_cycles_leak_nothing(compute, home):
-    order = local_order(one_slot(), home)
-    launch(order, compute)
-    stop(order.name, compute)
-    descriptors = sorted(path.name for path in Path("/proc/self/fd").iterdir())
-    files = sorted(path.name for path in compute.store.folder.iterdir())
-    for _ in range(20):
-        pid = leader(launch(order, compute))
-        assert stop(order.name, compute) is StopOutcome.STOPPED
-        assert living(pid) == []
-    assert sorted(path.name for path in Path("/proc/self/fd").iterdir()) == descriptors
-    assert sorted(path.name for path in compute.store.folder.iterdir()) == files

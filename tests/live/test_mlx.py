@@ -20,8 +20,12 @@ def test_a_server_whose_model_cannot_be_loaded_is_never_ready_though_it_says_ok(
     """Lesson 41: its health answer is a constant."""
     (home / "empty").mkdir()
     with pytest.raises(LaunchFailed) as caught:
-        launch(local_order(mlx_recipe(home / "empty", home, deadline_s=20), home), compute)
-    assert isinstance(caught.value.failure, UnhealthyTimeout)
+        launch(local_order(mlx_recipe(home / "empty", home, deadline_s=30), home), compute)
+    failure = caught.value.failure
+    assert isinstance(failure, UnhealthyTimeout)
+    # it had loaded nothing and said that it was well
+    assert f"No such file or directory: '{home}/empty/config.json'" in failure.log_tail
+    assert '"GET /health HTTP/1.1" 200' in failure.log_tail
     assert compute.store.names() == ()
 
 

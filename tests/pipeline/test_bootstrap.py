@@ -18,6 +18,7 @@ def bootstrap(*words: str, code: str = "", **environment: str) -> subprocess.Com
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
         env={**os.environ, "VENV": "never-made", **environment},
     )
 

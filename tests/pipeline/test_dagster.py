@@ -17,7 +17,7 @@ import pytest
 from tasc_pipeline.home import Home
 from tasc_pipeline.instance import add_partition, instance_of
 from tasc_pipeline.steps import assess
-from tests.support.window import World, world
+from tests.support.window import World, with_instance, world
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as found:
+        with_instance(found.home)
         yield found
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasc_collector.journal import Journal, RecordKind
+from tasc_collector.runtimes.profile import Capability, Effect
 from tasc_pipeline.definitions import defs
 from tasc_pipeline.home import Home, keys
 from tasc_pipeline.partitions import PARTITIONS_NAME
@@ -21,9 +22,12 @@ from tasc_pipeline.steps import soundness
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.assess import assess
 from tasc_pipeline.steps.collect import manifest_signer, run_context
+from tasc_pipeline.steps.probe import ProbeOptions, probe_endpoint
 from tasc_pipeline.warehouse.manifests import read_window
 from tasc_pipeline.warehouse.publish import publish, window_folder
 from tests.support.window import World, now, world
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 BLOCKING = {
     "plan_digest_matches_key",
@@ -202,8 +206,14 @@ def test_rows_that_differ_from_the_journal_are_seen_although_they_are_signed(for
 
 def test_an_engine_that_was_killed_after_its_receipts_shows_in_the_ui_and_in_the_verdict(tmp_path: Path) -> None:
     """The plan was issued on its receipts while it was alive; the window is honest evidence that it was gone."""
-    with world(tmp_path, cases=3, warm_up=0) as made:
+    with world(tmp_path, cases=3, warm_up=0, route="chatCompletions") as made:
+        for alias in ("champion", "candidate"):
+            probe_endpoint(
+                made.home, "first", alias, Capability.CHAT_COMPLETIONS, ProbeOptions(Effect.INFERENCE_CANARY)
+            )
         key = made.approved_window()
+        pinned = [target.capability_receipt_digests for target in load_approved(made.home, key).plan.record.targets]
+        assert [len(digests) for digests in pinned] == [1, 1]
         made.candidate.stop()
         result = run(made.home, key)
         report = assess(made.home, key)

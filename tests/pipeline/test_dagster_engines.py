@@ -13,7 +13,7 @@ from tasc_pipeline.home import Home
 from tasc_pipeline.instance import instance_of
 from tasc_pipeline.resources import StateFolder
 from tests.support.engine_recipes import Engines
-from tests.support.window import World, fresh_home, world
+from tests.support.window import World, fresh_home, with_instance, world
 
 
 @pytest.fixture
@@ -107,6 +107,7 @@ def test_a_recipe_that_breaks_a_rule_is_refused(engines: Engines, execute: Execu
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with world(tmp_path, cases=2) as found:
+        with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
 

@@ -22,8 +22,9 @@ from tasc_pipeline.instance import add_partition, instance_of
 from tasc_pipeline.steps.progress_of import run_state
 from tasc_pipeline.warehouse.database import connect
 from tasc_pipeline.warehouse.disk import Disk
-from tests.support.dagster_ui import Served, dagster_ui, wait_until
-from tests.support.window import QUICK, World, world
+from tests.support.dagster_ui import Served, dagster_ui
+from tests.support.processes import wait_until
+from tests.support.window import QUICK, World, with_instance, world
 
 SLOW = replace(QUICK, ttft_ms=1_500, itl_ms=5)
 """A run lasts long enough for a second one to start beside it, on a busy machine too."""
@@ -35,6 +36,7 @@ IN_FLIGHT = 4
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with world(tmp_path) as found:
+        with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
 

@@ -29,7 +29,7 @@ from tasc_pipeline.partitions import PARTITION_TAG
 from tasc_pipeline.steps import collect
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.collect import run_context
-from tests.support.window import World, world
+from tests.support.window import World, with_instance, world
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARIES = Path(sys.executable).parent
@@ -48,6 +48,7 @@ mutation Launch($tags: [ExecutionTag!], $name: String!) {
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with world(tmp_path, cases=3, warm_up=0) as found:
+        with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
 

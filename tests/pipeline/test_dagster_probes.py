@@ -33,7 +33,7 @@ from tasc_pipeline.steps.endpoints import Problem, endpoints_view
 from tasc_pipeline.steps.new_study import NewStudy, Server, new_study
 from tasc_pipeline.steps.probe import ProbeOptions, probe_endpoint
 from tasc_pipeline.steps.probe_rounds import due_studies
-from tests.support.window import World, fresh_home, now, world
+from tests.support.window import World, fresh_home, now, with_instance, world
 
 CANARY = ProbeOptions(Effect.INFERENCE_CANARY)
 
@@ -41,6 +41,7 @@ CANARY = ProbeOptions(Effect.INFERENCE_CANARY)
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with world(tmp_path, cases=2, route="chatCompletions") as found:
+        with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
 

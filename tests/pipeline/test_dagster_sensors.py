@@ -20,12 +20,15 @@ from tasc_pipeline.instance import add_partition, instance_of
 from tasc_pipeline.notice_sensors import overdue_windows, run_failures, verdict_notices
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import collect, notices
-from tests.support.window import World, world
+from tests.support.window import World, with_instance, world
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with world(tmp_path, cases=3, warm_up=0) as found:
+        with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
 

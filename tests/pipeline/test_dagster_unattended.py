@@ -24,7 +24,7 @@ from tasc_pipeline.sensors import window_launcher
 from tasc_pipeline.steps.authorize import revoke
 from tasc_pipeline.steps.catalogue import windows
 from tests.support.authorized import authorized
-from tests.support.window import World, now, world
+from tests.support.window import World, now, with_instance, world
 
 CANARY = ("inference-canary",)
 
@@ -32,6 +32,7 @@ CANARY = ("inference-canary",)
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with world(tmp_path, cases=2, route="chatCompletions") as found:
+        with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
 

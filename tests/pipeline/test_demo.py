@@ -6,26 +6,32 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tasc_collector.errors import InputError
+from tasc_pipeline.cli.demo import start_contract_servers
+from tasc_pipeline.demo import flow, servers
 from tasc_pipeline.home import Home
 from tasc_pipeline.home.windows import WindowFolder, window_keys
 from tasc_pipeline.warehouse.database import connect
+from tests.support.processes import wait_until
+from tests.support.window import fresh_home
 
 ROOT = Path(__file__).resolve().parents[2]
-PORT = 18361
 
 
-def demo(folder: Path, port: int) -> subprocess.Popen[str]:
+def demo(folder: Path) -> subprocess.Popen[str]:
+    """On any two ports that are free; the second run takes those of the first, because its study names them."""
     environment = {**os.environ, "TASC_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    command = [sys.executable, "-c", "from tasc_pipeline.cli import main; main()", "demo", "--port", str(port)]
+    command = [sys.executable, "-c", "from tasc_pipeline.cli import main; main()", "demo", "--port", "0"]
     return subprocess.Popen(
         command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -43,7 +49,7 @@ def ledger(folder: Path, name: str) -> list[dict[str, object]]:
 
 
 def test_the_demo_prints_what_a_query_gives_and_again_adds_a_window(tmp_path: Path) -> None:
-    out = finished(demo(tmp_path, PORT))
+    out = finished(demo(tmp_path))
     home = Home(tmp_path / "home")
     [key] = window_keys(home)
     session = connect(home.root)
@@ -64,17 +70,17 @@ def test_the_demo_prints_what_a_query_gives_and_again_adds_a_window(tmp_path: Pa
         assert len(ledger(tmp_path, role)) == sent[role] + 2, (
             "attempts that were not proved unsent, and two warm-up calls"
         )
-    finished(demo(tmp_path, PORT))
+    finished(demo(tmp_path))
     assert len(window_keys(home)) == 2
 
 
 def test_a_killed_demo_is_finished_by_the_same_command_and_sends_no_case_twice(tmp_path: Path) -> None:
-    process = demo(tmp_path, PORT + 10)
+    process = demo(tmp_path)
     journal = tmp_path / "home" / "demo" / "champion.jsonl"
     wait_until(lambda: (journal.is_file() and len(journal.read_text().splitlines()) > 20) or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    finished(demo(tmp_path, PORT + 10))
+    finished(demo(tmp_path))
     home = Home(tmp_path / "home")
     [key] = window_keys(home)
     report = WindowFolder(home, key).report().record
@@ -85,13 +91,25 @@ def test_a_killed_demo_is_finished_by_the_same_command_and_sends_no_case_twice(t
         assert max(per_case.values()) == 2, "two replicates of each case, and never a third call"
 
 
-def wait_until(condition, limit_s: float = 240.0) -> None:  # type: ignore[no-untyped-def]
-    """Watch another process through what it writes; nothing tells us when it has."""
-    end, pause = time.monotonic() + limit_s, threading.Event()
-    while not condition():
-        if time.monotonic() > end:
-            pytest.fail("it did not happen in time")
-        pause.wait(0.05)
+def test_an_occupied_port_is_said_and_others_are_taken_which_the_study_then_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, prompts = fresh_home(tmp_path), tmp_path / "prompts.txt"
+    prompts.write_text("Name three colours.\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(servers, "CHAMPION", replace(servers.CHAMPION, port=port))
+        with ExitStack() as stack, pytest.raises(InputError, match=f"could not start on port {port}"):
+            start_contract_servers(stack, home, prompts, port, "")
+        with ExitStack() as stack:
+            assert start_contract_servers(stack, home, prompts, None, "") == ("demo",)
+    assert f"port {port} or {port + 1} is in use; taking two that are free" in capsys.readouterr().err
+    ports = flow.ports_of(home, "demo")
+    assert ports is not None and port not in ports
+    with ExitStack() as stack:
+        start_contract_servers(stack, home, prompts, None, "")
+    said = capsys.readouterr().err
+    assert all(f"http://127.0.0.1:{number}" in said for number in ports)
 
 
 def test_the_commands_of_the_readme_exist() -> None:

@@ -20,7 +20,8 @@ from types import ModuleType
 import dagster as dg
 import pytest
 
-from tests.support.dagster_ui import Served, free_port, wait_until
+from tests.support.dagster_ui import Served
+from tests.support.processes import free_port, wait_until
 from tests.support.window import fresh_home
 
 ROOT = Path(__file__).resolve().parents[2]

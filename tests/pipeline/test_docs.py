@@ -13,6 +13,8 @@ from tests.support import security_page
 from tests.support.doc_pages import DOCS, ELSEWHERE, ROOT, Reader, begun, commands
 from tests.support.window import World, world
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 PAGES = (
     "quickstart",
     "use-ui",

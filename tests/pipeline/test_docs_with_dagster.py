@@ -9,8 +9,9 @@ import dagster as dg
 import pytest
 
 from tasc_pipeline.instance import instance_of
-from tests.support.dagster_ui import Served, dagster_ui, wait_until
+from tests.support.dagster_ui import Served, dagster_ui
 from tests.support.doc_pages import DOCS, ELSEWHERE, Reader
+from tests.support.processes import wait_until
 from tests.support.window import World, world
 
 pytestmark = pytest.mark.crash

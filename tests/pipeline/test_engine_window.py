@@ -24,7 +24,7 @@ from tasc_pipeline.instance import instance_of
 from tasc_pipeline.steps.new_study import NewStudy, Server, new_study
 from tests.support.authorized import authorized
 from tests.support.engine_recipes import Engines
-from tests.support.window import QUICK, World, now, world
+from tests.support.window import QUICK, World, now, with_instance, world
 
 ROOT = Path(__file__).resolve().parents[2]
 OP = "collect_between_launch_and_stop"
@@ -34,6 +34,7 @@ CANARY = {"effects": ("inference-canary",), "canary_calls_per_day": 4}
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with world(tmp_path, cases=2, route="chatCompletions") as found:
+        with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
 

@@ -41,7 +41,7 @@ def test_the_demo_leaves_no_word_of_prompt_or_answer_anywhere(tmp_path: Path) ->
             "from tasc_pipeline.cli import main; main()",
             "demo",
             "--port",
-            "18341",
+            "0",
             "--prompts",
             str(prompts),
             "--answer-prefix",

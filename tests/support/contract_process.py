@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from tasc_collector.contract_servers import Ledger
+from tests.support.processes import next_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,10 +36,9 @@ class ContractProcess:
             *options,
         ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        line = next_line(self.process)
         if not line:
-            raise AssertionError(f"the server did not start: {self.process.communicate()[1]}")
+            raise AssertionError(f"the server did not start: {self.process.communicate(timeout=30)[1]}")
         ready = json.loads(line)
         self.origin: str = ready["origin"]
         self.port: int = ready["port"]
@@ -52,7 +52,7 @@ class ContractProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self.process.kill()
-        self.process.communicate()
+        self.process.communicate(timeout=30)
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

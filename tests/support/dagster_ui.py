@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,9 @@ from typing import Any
 
 import psutil
 
+from tests.support.processes import PATIENCE_S, free_port, wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 240.0
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 _LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
@@ -83,15 +83,6 @@ def _run_id(answer: Mapping[str, Any]) -> str:  # an object of GraphQL
     return str(answer["run"]["runId"])
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Watch another process through what it says or writes; nothing tells us when it has."""
-    end, pause = time.monotonic() + PATIENCE_S, threading.Event()
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("it did not happen in time")
-        pause.wait(0.2)
-
-
 @contextmanager
 def dagster_ui(home: Path, log: Path) -> Iterator[Served]:
     """`tasc ui` on a state folder: web server, daemon and code server as a user starts them.
@@ -128,7 +119,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        process.wait(60)
 
 
 def _signal(child: psutil.Process, number: signal.Signals) -> None:
@@ -136,13 +127,6 @@ def _signal(child: psutil.Process, number: signal.Signals) -> None:
         child.send_signal(number)
     except psutil.NoSuchProcess:
         return
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_until_up(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -15,12 +15,13 @@ from tasc_collector.contracts.policy import PolicyBundle, policy_space
 from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.report import AssessmentReport, DecisionSources, DecisionSummary
 from tasc_collector.signing import SigningKey
-from tasc_pipeline.control.decisions.building import Row, units_of
-from tasc_pipeline.control.decisions.building import priced as priced_rows
+from tasc_pipeline.control.decisions.building import Row, calls_of, units_of
+from tasc_pipeline.control.decisions.building import priced as priced_calls
 from tasc_pipeline.control.decisions.capacity import Capacity
 from tasc_pipeline.control.decisions.costs import CostRule
-from tasc_pipeline.control.decisions.deciding import DecidedWindow, DecisionInputs, assess_decision
-from tasc_pipeline.control.observations import Observation
+from tasc_pipeline.control.decisions.deciding import DecisionInputs, assess_decision
+from tasc_pipeline.control.decisions.reporting import DecidedWindow
+from tasc_pipeline.control.observations import Observation, with_costs
 from tests.support.comparison_rows import BASE
 
 SOME_DIGEST = "sha256:" + "1" * 64
@@ -270,7 +271,7 @@ def decided(
     chosen = policy(rules, kind)
     cost = {item.id: CostRule(PRICE, 128, 30_000) for item in rules.profiles} if priced else {}
     names = sorted({*plan.slice_gates, *rules.critical_slices})
-    found = priced_rows(found, cost)
+    calls = priced_calls(calls_of(found), cost)
     return assess_decision(
         DecisionInputs(
             protocol=rules,
@@ -288,8 +289,8 @@ def decided(
                 watermark=WATERMARK,
             ),
             policies=[chosen] if policies is None else policies,
-            units=units_of(found, cost, names),
-            observations=[row.observation for row in found],
+            units=units_of(calls, cost, names),
+            observations=with_costs([row.observation for row in found], calls.cost_usd),
             capacity={} if capacity is None else {"candidate": capacity},
             sources=DecisionSources(
                 phase=phase,  # type: ignore[arg-type]  # a word of the list

@@ -1,6 +1,7 @@
 """A docker daemon as far as our launcher uses one: HTTP over a UNIX socket, containers that only exist in a table.
 
-A test changes ``containers`` to let them end, and ``status`` to let the next call of a path's first words fail.
+A test changes ``containers`` to let them end, ``on_start`` to do what a container does when it starts (its State is
+handed over), and ``status`` to let the next call of a path's first words fail.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import socketserver
 import threading
 import urllib.parse
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import (
@@ -31,6 +33,7 @@ class FakeDocker:
     def __init__(self, socket_path: Path, images: set[str]) -> None:
         self.images, self.containers, self.calls = images, dict[str, dict[str, Any]](), list[str]()
         self.status: dict[str, int] = {}
+        self.on_start: Callable[[dict[str, Any]], None] = lambda _: None
         self.logs = b""
         daemon = self
 
@@ -70,7 +73,7 @@ class FakeDocker:
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
-        self._thread.join()
+        self._thread.join(60)
         self._server.server_close()
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
@@ -109,6 +112,7 @@ class FakeDocker:
             return 204, b""
         if parts[3] == "start":
             container["State"]["Status"] = "running"
+            self.on_start(container["State"])
             return 204, b""
         if parts[3] == "stop":
             container["State"]["Status"] = "exited"

@@ -19,6 +19,7 @@ Started as a real process by the real launcher. Its behaviour is JSON in the env
 | ``count_file`` | one line is added per request that generates |
 | ``device_locks`` | folder: takes a lock per visible device there, and writes ``violations`` if another engine has it |
 | ``redirect`` | health answers 302 |
+| ``device_node`` | a file that stands for its device: health answers 503 while it is absent |
 """
 
 import fcntl
@@ -79,7 +80,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if self.told.get("redirect"):
                 self.answer(302, {}, Location="/elsewhere")
                 return
+            node = self.told.get("device_node")
             late = self.told.get("never_ready") or Handler.checks <= int(str(self.told.get("ready_after", 0)))
+            late = late or (node is not None and not Path(str(node)).exists())
             self.answer(503 if late else 200, {"status": "loading" if late else "ok"})
         elif self.path == "/v1/models":
             name = self.told.get("serves_name") or option("--alias", "--served-model-name", "--model-name") or "none"

@@ -127,7 +127,7 @@ def main() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(300)
     for result in results:
         sys.stdout.write(json.dumps(result) + "\n")
 

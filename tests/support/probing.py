@@ -22,6 +22,7 @@ from tasc_collector.runtimes.registry import get_profile
 from tasc_collector.secrets import SecretStore
 from tasc_collector.signing import SigningKey
 from tasc_collector.transport.clock import SystemClock
+from tasc_collector.transport.network import NetworkAccess
 
 KEY = SigningKey.generate()
 ISSUER = Issuer(KEY, "collector-test", 24.0)
@@ -41,6 +42,7 @@ def subject(
     model: str | None = None,
     revision: str = "r1",
     origin: str | None = None,
+    duration_ms: int = 30_000,
 ) -> Subject:
     """The server with every route of its profile in the policy, but those that are left out."""
     profile = profile_of(server.runtime)
@@ -51,7 +53,7 @@ def subject(
         {
             "schemaVersion": "tasc-collector-trust-policy-v1",
             "localMode": "literal-loopback-only",
-            "maximumRequestDurationMs": 30_000,
+            "maximumRequestDurationMs": duration_ms,
             "endpoints": [
                 {
                     "alias": "main",
@@ -90,11 +92,13 @@ def place(
     return CanaryPlace(found, chosen, framing or framings[-1], limits, PAYLOAD, SecretStore({}), "test")
 
 
-def run_observation(found: Subject, kind: ObservationKind, effect: Effect | None = None) -> Finding:
-    """Observe with the effect that the route needs, or another one."""
+def run_observation(
+    found: Subject, kind: ObservationKind, effect: Effect | None = None, network: NetworkAccess | None = None
+) -> Finding:
+    """Observe with the effect that the route needs, or another one; over a network of its own where one is given."""
     route = found.profile.observation(kind)
     named = effect or (Effect.NON_MUTATING if route is None else route.required_effect)
-    return asyncio.run(observe(found, kind, named, clock=SystemClock()))
+    return asyncio.run(observe(found, kind, named, clock=SystemClock(), network=network))
 
 
 def run_canary(where: CanaryPlace, capability: Capability, effect: Effect = Effect.INFERENCE_CANARY) -> CanaryResult:

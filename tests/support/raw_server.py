@@ -4,6 +4,7 @@ oracle.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -114,6 +115,12 @@ class RawServer:
             self._script(Peer(sock, self))
         with contextlib.suppress(OSError):
             sock.close()
+
+    async def asked(self, requests: int = 1, limit_s: float = 60.0) -> None:
+        """Wait until it has read so many requests; its threads cannot tell an event loop."""
+        async with asyncio.timeout(limit_s):
+            while len(self.requests) < requests:  # noqa: ASYNC110 - a thread fills the list
+                await asyncio.sleep(0.001)
 
     def __enter__(self) -> Self:
         self._acceptor.start()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tasc_collector.contract_servers import Behaviour, ContractServer
 from tasc_pipeline.home import Home
@@ -14,6 +18,9 @@ from tasc_pipeline.home.setup import init_home
 from tasc_pipeline.steps import plan, seal
 from tasc_pipeline.steps.new_study import NewStudy, Server, new_study
 from tasc_pipeline.warehouse.database import build_views
+
+_MADE_ONCE = TemporaryDirectory()
+atexit.register(_MADE_ONCE.cleanup)
 
 QUICK = Behaviour(ttft_ms=2, itl_ms=0.5, tokens=6)
 
@@ -48,8 +55,34 @@ def fresh_home(folder: Path) -> Home:
     """An initialised state folder."""
     home = Home(folder / "home")
     init_home(home, now(), lambda _: None)
-    build_views(home.root, clock=now)
+    shutil.copytree(_empty_warehouse(), home.root, dirs_exist_ok=True)
     return home
+
+
+@cache
+def _empty_warehouse() -> Path:
+    """What `tasc init` builds beside keys and settings, once for all tests of a process: it says nothing of its folder."""
+    root = Path(_MADE_ONCE.name) / "warehouse"
+    root.mkdir(mode=0o700)
+    build_views(root, clock=now)
+    return root
+
+
+def with_instance(home: Home) -> Home:
+    """The same home with Dagster's own tables, which it else makes when it is opened first."""
+    shutil.copytree(_empty_instance(), home.dagster, dirs_exist_ok=True)
+    return home
+
+
+@cache
+def _empty_instance() -> Path:
+    """What Dagster makes in a new instance, once for all tests of a process; it takes it half a second."""
+    from tasc_pipeline.instance import instance_of
+
+    home = Home(Path(_MADE_ONCE.name) / "instance")
+    init_home(home, now(), lambda _: None)
+    with instance_of(home):
+        return home.dagster
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Final
 
@@ -77,6 +78,19 @@ def _other_model(reply: Reply) -> Reply:
     return Reply(200, encode({"object": "list", "data": [{"id": "contract/other", "object": "model"}]}), _JSON)
 
 
+def _twice(reply: Reply) -> Reply:
+    """The list with each of its entries again, under OpenAI's key or Ollama's."""
+    value = json.loads(reply.body)
+    return _with_body(
+        reply, encode({name: item * 2 if isinstance(item, list) else item for name, item in value.items()})
+    )
+
+
+def _no_entry(reply: Reply) -> Reply:
+    value = json.loads(reply.body)
+    return _with_body(reply, encode({name: [] if isinstance(item, list) else item for name, item in value.items()}))
+
+
 def _no_model(given: Instead) -> Reply:
     return Reply(404, encode(given.contract.error(Refusal(404, "not_found_error", PROVIDER_TEXT))), _JSON)
 
@@ -103,6 +117,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _probe("metrics-unknown-family", ("P09",), "one family that nobody knows", _metrics(*_UNKNOWN_FAMILY)),
     _probe("metrics-without-families", ("P09",), "an exposition without one sample", _at(Role.METRICS, _empty)),
     _probe("models-empty", ("T18", "P11"), "the model list is a 200 with an empty body", _at(Role.MODELS, _empty)),
+    _probe("models-none", ("P11",), "the model list is well-formed and has no entry", _at(Role.MODELS, _no_entry)),
+    _probe("models-twice", ("P11",), "the model list has every entry twice", _at(Role.MODELS, _twice)),
     _probe("models-other", ("P11",), "the model list names another model", _at(Role.MODELS, _other_model)),
 )
 """Probe faults."""

@@ -50,6 +50,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault("forbidden", (), "403", reply=_refusal(403, "permission_error")),
     Fault("not-found", (), "404", reply=_refusal(404, "not_found_error")),
     Fault("overloaded-429", (), "429, with Retry-After", reply=_refusal(429, "overloaded", retry_after=True)),
+    Fault("not-implemented", (), "501", reply=_refusal(501, "not_supported_error")),
     Fault("server-error", (), "500", reply=_refusal(500, "InternalServerError")),
     Fault(
         "server-error-text",

@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tasc_collector.contracts.observations import MetricsScrape
+from tasc_collector.contracts.observations import ScrapeEntry
 from tasc_collector.contracts.report import GateState
 from tasc_collector.contracts.scalars import timestamp_ms
 
@@ -51,7 +51,7 @@ class Capacity:
         return ("failed", None) if self.full else ("undecided", "server-was-not-full")
 
 
-def capacity_of(scrapes: Iterable[MetricsScrape], alias: str) -> Capacity:
+def capacity_of(scrapes: Iterable[ScrapeEntry], alias: str) -> Capacity:
     """What the scrapes of the server with this alias say about its throughput.
 
     Args:
@@ -79,7 +79,7 @@ def capacity_of(scrapes: Iterable[MetricsScrape], alias: str) -> Capacity:
     return Capacity((last - first) / seconds, full, None)
 
 
-def _full(inside: Sequence[MetricsScrape]) -> bool | None:
+def _full(inside: Sequence[ScrapeEntry]) -> bool | None:
     waiting = [value for item in inside if (value := _value(item, WAITING)) is not None]
     cache = [value for item in inside if (value := _value(item, KV_CACHE)) is not None]
     if not waiting and not cache:
@@ -88,5 +88,5 @@ def _full(inside: Sequence[MetricsScrape]) -> bool | None:
     return queued or (bool(cache) and sum(cache) / len(cache) >= _FULL_KV)
 
 
-def _value(scrape: MetricsScrape, metric: str) -> float | None:
+def _value(scrape: ScrapeEntry, metric: str) -> float | None:
     return next((item.value for item in scrape.values if item.metric == metric and not item.labels), None)

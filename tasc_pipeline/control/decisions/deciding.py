@@ -34,6 +34,7 @@ from tasc_collector.contracts.report import (
 from tasc_pipeline.control import fairness
 from tasc_pipeline.control.decisions import gates, words
 from tasc_pipeline.control.decisions.capacity import Capacity
+from tasc_pipeline.control.decisions.reporting import DecidedWindow, window_report
 from tasc_pipeline.control.decisions.rows_behind import evidence_of, shown_figures
 from tasc_pipeline.control.decisions.ruling import Judged, Judgement, judge
 from tasc_pipeline.control.decisions.sequential import window_state
@@ -41,34 +42,8 @@ from tasc_pipeline.control.decisions.units import Units
 from tasc_pipeline.control.fairness import Conditions
 from tasc_pipeline.control.intervals import Levels
 from tasc_pipeline.control.observations import Observation, ordered
-from tasc_pipeline.control.summaries import counts_of, missing_words, profile_summary, timing_warnings
 
 ENGINE = "tasc-decision-engine-1"
-
-
-@dataclass(frozen=True, slots=True)
-class DecidedWindow:
-    """Which window it is.
-
-    Args:
-        study_id: of the study.
-        window_key: of the window; part of every seed.
-        declaration_digest: of its declaration.
-        plan_digest: of the plan it was collected by.
-        policy_digest: of the frozen policy.
-        trace_set_digest: digest over the accepted envelopes.
-        start: first instant of the window.
-        watermark: evidence counts until then.
-    """
-
-    study_id: str
-    window_key: str
-    declaration_digest: str
-    plan_digest: str
-    policy_digest: str
-    trace_set_digest: str
-    start: str
-    watermark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,34 +91,23 @@ def assess_decision(inputs: DecisionInputs) -> AssessmentReport:
     """Assess one closed window of a decision study; see the procedure of this module."""
     window, protocol = inputs.window, inputs.protocol
     rows = ordered(inputs.observations)
-    counts = counts_of(rows)
     stale = _stale(inputs)
     decision = _stale_result(inputs, stale) if stale else _ruled(inputs, rows)
     late = words.after_close(window.window_key) if inputs.evidence_after_close and not stale else None
     if late is not None:
         decision = decision.model_copy(update={"sentence": f"{decision.sentence} {late}"})
-    coverage = next((item.actual for item in decision.gates if item.id == gates.COVERAGE.id), None)
-    return AssessmentReport(
+    return window_report(
+        window,
+        protocol,
+        decision,
+        rows,
         engine=ENGINE,
-        study_id=window.study_id,
-        study_kind="decision",
-        window_key=window.window_key,
         protocol_digest=inputs.protocol_digest,
-        declaration_digest=window.declaration_digest,
-        plan_digest=window.plan_digest,
-        trace_set_digest=window.trace_set_digest,
-        analysis_plan_digest=inputs.analysis_digest,
+        analysis_digest=inputs.analysis_digest,
         as_of=inputs.as_of,
-        counts=counts,
-        coverage=coverage,
-        profiles=(
-            profile_summary(rows, protocol.champion_profile_id, "champion"),
-            *(profile_summary(rows, name, "candidate") for name in sorted(protocol.candidate_profile_ids)),
-        ),
-        comparisons=(),
-        decision=decision,
-        warnings=(*timing_warnings(rows), *words.warnings(decision), *(() if late is None else (late,))),
-        missing=(*missing_words(rows), *words.missing(decision, inputs.rejected, inputs.cost_reason)),
+        coverage=next((item.actual for item in decision.gates if item.id == gates.COVERAGE.id), None),
+        warnings=(*words.warnings(decision), *(() if late is None else (late,))),
+        missing=words.missing(decision, inputs.rejected, inputs.cost_reason),
     )
 
 

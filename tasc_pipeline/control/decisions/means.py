@@ -173,7 +173,17 @@ def mean_interval(
 
 
 def lower_end(sums: GroupSums, tail: float, resamples: Resamples, span: Span | None) -> tuple[float | None, str]:
-    """Lower end at an error of ``tail``, and the method that gave it."""
+    """Lower end of a one-sided interval of a mean, and the method that gave it.
+
+    Args:
+        sums: value and mass of each case group.
+        tail: probability that the mean lies below it.
+        resamples: draws of rule 2.
+        span: within which every value lies, if anything bounds them; sparse groups then get the bounds of rule 3.
+
+    Returns:
+        The end, None where nothing bounds it, and the method's name.
+    """
     if span == UNIT and sums.at_its_end:
         return binomial_lower(int(np.count_nonzero(sums.values >= 1.0)), len(sums.values), tail), EXACT_METHOD
     turned = GroupSums(-sums.numerator, sums.mass)
@@ -182,7 +192,7 @@ def lower_end(sums: GroupSums, tail: float, resamples: Resamples, span: Span | N
 
 
 def upper_end(sums: GroupSums, tail: float, resamples: Resamples, span: Span | None) -> tuple[float | None, str]:
-    """Upper end at an error of ``tail``, and the method that gave it; null where nothing bounds it."""
+    """Upper end of a one-sided interval of a mean, and the method that gave it; arguments as of ``lower_end``."""
     if sums.mean is None or not np.all(np.isfinite(sums.numerator)):
         return None, BOOTSTRAP_METHOD
     if span is not None and sums.sparse:

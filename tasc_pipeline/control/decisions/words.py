@@ -95,15 +95,25 @@ def of_engine(
     policy: PolicyBundle,
     gates: Sequence[GateResult],
     reasons: Sequence[str],
-    window_key: str,
+    again: str,
     as_of: str,
     watermark: str,
 ) -> str:
-    """The result of engine v2 in a sentence; its reasons are the original's own words."""
+    """The result of engine v2 in a sentence; its reasons are the original's own words.
+
+    Args:
+        status: of the decision.
+        policy: that was judged.
+        gates: its gates.
+        reasons: why it is not better.
+        again: the command that makes the decision again.
+        as_of: of the decision.
+        watermark: evidence counts until then.
+    """
     if status == "STALE":
         text = f"Nothing is judged: {', '.join(reasons)}."
         if as_of < watermark:
-            text += f" Wait {waiting(timestamp_ms(watermark) - timestamp_ms(as_of))}, then: tasc assess {window_key}."
+            text += f" Wait {waiting(timestamp_ms(watermark) - timestamp_ms(as_of))}, then: {again}."
         return text
     text = _OPENINGS[status].format(policy=policy_name(policy))
     text += f" ({', '.join(reasons)})" if reasons else ""

@@ -35,6 +35,8 @@ PROBES: dict[str, tuple[str, str, Callable[[Received, Received], bool]]] = {
     "metrics-unknown-family": ("vllm", "/metrics", lambda a, n: a.body.endswith(b'contract_unknown{who="?"} 1\n')),
     "metrics-without-families": ("vllm", "/metrics", lambda a, n: (a.status, a.body) == (200, b"")),
     "models-empty": ("mlx-lm", "/v1/models", lambda a, n: (a.status, a.body) == (200, b"")),
+    "models-none": ("vllm", "/v1/models", lambda a, n: (a.json["object"], a.json["data"]) == ("list", [])),
+    "models-twice": ("ollama", "/api/tags", lambda a, n: a.json["models"] == n.json["models"] * 2 != []),
     "models-other": (
         "vllm",
         "/v1/models",

@@ -179,6 +179,7 @@ CHECKS: dict[str, tuple[Any, Check]] = {
     "forbidden": (WHOLE, lambda a: a.status == 403),
     "not-found": (WHOLE, lambda a: a.status == 404),
     "overloaded-429": (WHOLE, lambda a: (a.status, a.header("retry-after")) == (429, "1")),
+    "not-implemented": (WHOLE, lambda a: a.status == 501 and a.json["error"]["type"] == "not_supported_error"),
     "server-error": (WHOLE, lambda a: a.status == 500 and a.json["error"]["type"] == "InternalServerError"),
     "server-error-text": (WHOLE, lambda a: (a.status, a.body) == (500, b"Internal Server Error")),
     "unavailable-503": (WHOLE, lambda a: (a.status, a.header("retry-after")) == (503, "1")),

@@ -117,7 +117,7 @@ def test_concurrent_calls_are_all_counted() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(60)
         assert sorted(server.ledger.by_request.values()) == [4, 4, 4, 4, 4]
 
 

@@ -13,6 +13,7 @@ from tasc_collector.contract_servers.__main__ import main
 from tasc_collector.contract_servers.options import fault_lines, read_calls, read_scope, read_tls
 from tasc_collector.errors import InputError
 from tests.support.contract_process import ROOT, ContractProcess
+from tests.support.processes import next_line
 from tests.support.wire_client import call, connect, request_bytes
 
 PATH = "/v1/completions"
@@ -47,8 +48,7 @@ sock.recv(1 << 20, socket.MSG_WAITALL)
     with ContractProcess("vllm", tmp_path / "ledger", "--fault", "stall-body") as server:
         command = [sys.executable, "-c", client, str(server.port)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
-            assert victim.stdout is not None
-            assert victim.stdout.readline() == "in the answer\n"
+            assert next_line(victim) == "in the answer\n"
             victim.kill()
         call(server.port, "GET", "/health")
         assert server.stop() == 0

@@ -203,8 +203,7 @@ def test_a_cancelled_call_carries_its_outcome() -> None:
                 raise
 
         task = asyncio.create_task(inner())
-        while not server.requests:  # noqa: ASYNC110 - a thread fills the list
-            await asyncio.sleep(0.001)
+        await server.asked()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -26,6 +26,7 @@ from tasc_collector.journal import (
 )
 from tests.support.crash_world import BINDING, KEY
 from tests.support.memory_disk import MemoryDisk, MemoryFileSystem
+from tests.support.processes import next_line
 
 SMALL = {"segment_bytes": 2048, "grow_bytes": 2048}
 
@@ -255,12 +256,11 @@ def test_a_dead_owner_frees_the_journal(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "leased\n"
+        assert next_line(process) == "leased\n"
         with pytest.raises(JournalLocked, match=f"process {process.pid} on"):
             Journal.open(tmp_path, BINDING, KEY)
         process.kill()
-        process.wait()
+        process.wait(30)
     seen: list[str] = []
     with Journal.open(tmp_path, BINDING, KEY, on_record=lambda record: seen.append(record.trace_id)):
         assert seen == ["t1"]

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.processes import next_line
+
 PROGRAM = """
 import pathlib, sys
 from tasc_collector.errors import JournalLocked
@@ -34,11 +36,11 @@ def test_of_two_processes_exactly_one_owns_the_journal_and_the_other_says_who(tm
                 assert process.stdin is not None
                 process.stdin.write(f"{folder}\n")
                 process.stdin.flush()
-            answers = [process.stdout.readline().strip() for process in processes if process.stdout]
+            answers = [next_line(process).strip() for process in processes]
             assert answers.count("owner") == 1
             winner = processes[answers.index("owner")].pid
             (loser,) = [answer for answer in answers if answer != "owner"]
             assert f"process {winner} " in loser or "another process" in loser
     finally:
         for process in processes:
-            process.communicate()
+            process.communicate(timeout=60)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tasc_collector.contract_servers import Behaviour, ContractServer
 from tasc_collector.contract_servers.behaviour import FaultScope
+from tasc_collector.contracts.http_limits import HttpLimits
 from tasc_collector.errors import DispatchState, InputError, NotAuthorized
-from tasc_collector.probes.canaries import CANARIES, canary_framing
+from tasc_collector.probes.canaries import CANARIES, canary_framing, passive_reads
 from tasc_collector.runtimes.profile import Capability, CapabilityState, Effect, Framing, Route
 from tests.support.probing import FAST, RUNTIMES, place, profile_of, run_canary
 
@@ -74,6 +77,34 @@ def test_each_fault_is_its_own_outcome_and_is_not_tried_again(fault: str, framin
         assert server.ledger.inference_calls <= 1
 
 
+EVERY_ROUTE = {
+    "not-found": ("unsupported", "route-absent"),
+    "not-implemented": ("unknown", "not-enabled"),
+    "server-error": ("unknown", "unexpected-status"),
+    "html-content-type": ("unknown", "content-type-refused"),
+    "close-before-status": ("unknown", "connection-closed"),
+    "stall-headers": ("unknown", "headers-timeout"),
+}
+
+
+@pytest.mark.parametrize(("runtime", "route", "framing"), INVOCATIONS)
+def test_each_fault_of_each_route_and_framing_is_its_own_outcome(runtime: str, route: Route, framing: Framing) -> None:
+    impatient = HttpLimits(connect_timeout_ms=1_000, headers_timeout_ms=200, body_timeout_ms=1_500, deadline_ms=3_000)
+    with ContractServer(runtime) as server:
+        seen = {}
+        for fault in EVERY_ROUTE:
+            server.behaviour = Behaviour(tokens=4, fault=fault, fault_scope=FaultScope.INFERENCE)
+            where = place(server, route, framing)
+            limits = impatient if fault == "stall-headers" else where.limits
+            found = run_canary(replace(where, limits=limits), route.capability).finding
+            seen[fault] = (found.state, found.reason)
+        assert seen == EVERY_ROUTE
+        server.behaviour = Behaviour(tokens=4, fault="error-200", fault_scope=FaultScope.INFERENCE)
+        refused = run_canary(place(server, route, framing), route.capability).finding
+        assert refused.state == "unknown" and refused.reason != "observed"
+        assert server.ledger.inference_calls <= len(EVERY_ROUTE) + 1, "no canary is tried again"
+
+
 def test_a_hung_server_ends_with_a_timeout_and_stays_unknown() -> None:
     with ContractServer("vllm", behaviour=Behaviour(fault="stall-headers")) as server:
         done = run_canary(place(server), Capability.CHAT_COMPLETIONS)
@@ -101,6 +132,35 @@ def test_features_of_chat_are_shown(runtime: str, capability: Capability) -> Non
         done = run_canary(place(server, Route.CHAT_COMPLETIONS), capability)
         assert (done.finding.state, done.finding.reason) == ("supported", "observed")
         assert server.ledger.inference_calls == done.calls == CANARIES[capability].calls
+
+
+def test_one_call_shows_a_capability_and_a_seed_alone_takes_two() -> None:
+    """What a seed promises is a repetition: nothing less than a second call shows it."""
+    calls = {capability: canary.calls for capability, canary in CANARIES.items()}
+    assert calls.pop(Capability.SEED_DETERMINISM) == 2
+    assert set(calls.values()) == {1}
+    assert CANARIES[Capability.SEED_DETERMINISM].most_tokens == 32
+
+
+@pytest.mark.parametrize(("runtime", "route", "framing"), INVOCATIONS)
+def test_a_canary_reads_no_more_than_it_says_beforehand(runtime: str, route: Route, framing: Framing) -> None:
+    with ContractServer(runtime, behaviour=FAST) as server:
+        run_canary(place(server, route, framing), route.capability)
+        assert server.ledger.requests - server.ledger.inference_calls <= passive_reads(
+            profile_of(runtime), route.capability
+        )
+
+
+@pytest.mark.parametrize(
+    ("runtime", "reads"),
+    [("vllm", 22), ("llama.cpp", 22), ("sglang", 21), ("ollama", 2), ("mlx-lm", 2), ("tensorrt-llm", 22)],
+)
+def test_cancellation_is_one_call_with_the_passive_reads_that_it_says_beforehand(runtime: str, reads: int) -> None:
+    assert passive_reads(profile_of(runtime), Capability.CANCELLATION) == reads
+    with ContractServer(runtime, behaviour=Behaviour(ttft_ms=5, itl_ms=20, tokens=400)) as server:
+        done = run_canary(place(server), Capability.CANCELLATION)
+        assert server.ledger.inference_calls == done.calls == 1
+        assert server.ledger.requests - 1 <= reads
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from tasc_collector.contract_servers.runtimes.replies import SECRET_MARKER
 from tasc_collector.errors import DispatchState, NotAuthorized
 from tasc_collector.probes.judgement import kept_fields
 from tasc_collector.probes.observations import KIND_OF, observation_route
-from tasc_collector.runtimes.profile import Capability, CapabilityState, Effect, Locality, ObservationKind
+from tasc_collector.runtimes.profile import Capability, CapabilityState, Effect, Expectation, Locality, ObservationKind
+from tests.support.calls import NAME, LabNetwork
 from tests.support.probing import RUNTIMES, profile_of, run_observation, subject
 
 ROUTES = [(runtime, route.kind) for runtime in RUNTIMES for route in profile_of(runtime).observations]
@@ -80,6 +81,67 @@ def test_each_fault_of_a_model_list_is_its_own_outcome(runtime: str, fault: str)
     with ContractServer(runtime, behaviour=behaviour) as server:
         found = run_observation(subject(server), ObservationKind.MODELS)
         assert (found.state, found.reason) == FAULTS[fault]
+
+
+EVERY_ROUTE = {
+    "not-found": ("unsupported", "route-absent"),
+    "not-implemented": ("unknown", "not-enabled"),
+    "server-error": ("unknown", "unexpected-status"),
+    "unauthorized": ("unknown", "unexpected-status"),
+    "redirect": ("unknown", "unexpected-status"),
+    "html-content-type": ("unknown", "content-type"),
+    "close-before-status": ("unknown", "connection-closed"),
+}
+ERROR_UNDER_200 = {
+    Expectation.EMPTY_BODY: "body-not-empty",
+    Expectation.EXACT_TEXT: "body-differs",
+    Expectation.PROMETHEUS_TEXT: "content-type",
+    Expectation.ITERATION_STATS: "shape-invalid",
+}
+
+
+@pytest.mark.parametrize(("runtime", "kind"), ROUTES)
+def test_each_fault_of_each_route_is_its_own_outcome(runtime: str, kind: ObservationKind) -> None:
+    route = profile_of(runtime).observation(kind)
+    assert route is not None
+    expected = EVERY_ROUTE | {"error-200": ("unknown", ERROR_UNDER_200.get(route.expects, "error-body"))}
+    with ContractServer(runtime) as server:
+        seen = {}
+        for fault in expected:
+            server.behaviour = Behaviour(fault=fault, fault_scope=FaultScope.OBSERVATION)
+            found = run_observation(subject(server), kind)
+            seen[fault] = (found.state, found.reason)
+            assert not (found.build_seen or found.model_seen or found.revision_seen or found.facts or found.measured)
+        assert seen == expected
+        assert server.ledger.requests == len(expected), "no probe is tried again"
+
+
+@pytest.mark.parametrize(("runtime", "kind"), ROUTES)
+def test_a_route_that_hangs_speaks_no_tls_or_is_away_is_unknown(runtime: str, kind: ObservationKind) -> None:
+    behaviour = Behaviour(fault="stall-headers", fault_scope=FaultScope.OBSERVATION)
+    with ContractServer(runtime, behaviour=behaviour) as server:
+        hung = run_observation(subject(server, duration_ms=200), kind)
+        assert (hung.state, hung.dispatch_state) == ("unknown", DispatchState.SENT_UNKNOWN)
+        assert hung.reason in {"headers-timeout", "deadline-exceeded"}
+        server.behaviour = Behaviour()
+        plain = run_observation(subject(server, origin=f"https://{NAME}"), kind, network=LabNetwork(server.port))
+        assert (plain.state, plain.reason, plain.dispatch_state) == ("unknown", "tls-failed", DispatchState.NOT_SENT)
+        gone = subject(server)
+    away = run_observation(gone, kind)
+    assert (away.state, away.reason, away.dispatch_state) == ("unknown", "connect-refused", DispatchState.NOT_SENT)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_list_without_an_entry_and_one_with_two_of_one_name_are_told_apart(runtime: str) -> None:
+    seen = {}
+    with ContractServer(runtime) as server:
+        for fault in ("models-none", "models-twice"):
+            server.behaviour = Behaviour(fault=fault)
+            seen[fault] = run_observation(subject(server), ObservationKind.MODELS)
+    assert {fault: (found.state, found.reason, found.model_seen) for fault, found in seen.items()} == {
+        "models-none": ("unknown", "no-model", False),
+        "models-twice": ("unknown", "model-twice", False),
+    }
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

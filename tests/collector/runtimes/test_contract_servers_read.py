@@ -36,8 +36,7 @@ def call(port: int, built: BuiltRequest) -> tuple[bytes, bool]:
         f"Content-Length: {len(built.body)}\r\nConnection: close\r\n\r\n"
     )
     received, broken = b"", True
-    with socket.create_connection(("127.0.0.1", port)) as connection, contextlib.suppress(ConnectionError):
-        connection.settimeout(10)
+    with socket.create_connection(("127.0.0.1", port), 10) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(head.encode() + built.body)
         while data := connection.recv(65536):
             received += data

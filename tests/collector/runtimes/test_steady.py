@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -109,6 +109,26 @@ def test_uncertainty_of_a_burst_spans_to_the_read_before() -> None:
         (burst, 3, 4),
     ]
     assert replace(answer, events=()).reason == "completed"
+
+
+def test_many_small_reads_keep_a_time_each() -> None:
+    words = ["a", "", *(f"w{number}" for number in range(99))]
+    frames = [_frame({"content": word}) for word in words]
+    answer = _read([*frames, END])
+    assert (answer.reason, answer.text, answer.frames) == ("completed", "".join(words), 104)
+    ends = accumulate(map(len, frames))
+    assert [event.at_ns for event in answer.events] == [end for end, word in zip(ends, words, strict=True) if word]
+    assert {(event.uncertainty_ns, event.lag_ns) for event in answer.events} == {(3, 4)}
+
+
+def test_what_is_asked_midway_counts_every_read() -> None:
+    reader = AnswerReader(PROFILE, Route.CHAT_COMPLETIONS, Framing.SSE, "m")
+    for number in range(1, 8):
+        reader.feed(_frame({"content": f"w{number}"}), Arrival(number))
+        assert (reader.output_events, reader.decided) == (number, False)
+    reader.feed(_frame({"content": "last"}), Arrival(9))
+    reader.feed(b'data: {"error":{"message":"no"}}\n\n', Arrival(10))
+    assert (reader.decided, reader.output_events) == (True, 8)
 
 
 def test_a_burst_in_one_read_is_read_in_full_only_where_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,23 @@ def test_a_trace_becomes_offsets_from_its_first_arrival() -> None:
     assert read_arrivals([b"10.5\n", b"\n", b"10.5\r\n", b"12\n"], where="arrivals.txt") == (0.0, 0.0, 1.5)
 
 
-@pytest.mark.parametrize("lines", [[b"1", b"0.5"], [b"x"], [b"nan"], [b"inf"], [b"-1"], [b"\xff"]])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"1", b"0.5"],
+        [b"x"],
+        [b"nan"],
+        [b"inf"],
+        [b"1e999"],
+        [b"-1"],
+        [b"\xff"],
+        [b"1_0"],
+        [b"1 2"],
+        [b"0x1"],
+        [b"1."],
+        [b"1" * 20],
+    ],
+)
 def test_a_line_that_is_no_time_of_arrival_is_named(lines: list[bytes]) -> None:
     with pytest.raises(InputError, match=rf"arrivals.txt:{len(lines)}"):
         read_arrivals(lines, where="arrivals.txt")

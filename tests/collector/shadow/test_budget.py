@@ -5,9 +5,11 @@ import dataclasses
 import pytest
 
 from tasc_collector.contracts.collection import CollectionPlan
+from tasc_collector.contracts.http_limits import HttpLimits
 from tasc_collector.contracts.work_budget import WorkBudget
-from tasc_collector.errors import NotAuthorized
+from tasc_collector.errors import InputError, NotAuthorized
 from tasc_collector.shadow.budget import Work, check_budget, concurrency_of, worst_case
+from tests.support.memory_server import MemoryServer
 from tests.support.run_contexts import Setup
 from tests.support.runs import ORIGINS, memory_run, run
 
@@ -77,3 +79,14 @@ def test_a_plan_whose_budget_is_too_small_sends_nothing() -> None:
 def _with(sizes: dict[str, int]) -> CollectionPlan:
     base = memory_run().plan
     return base.model_copy(update={"budget": WorkBudget(**sizes)})
+
+
+def test_a_case_whose_request_is_too_large_is_named_before_anything_is_sent() -> None:
+    """It was found at its turn: the run ended there, and so did every run after it."""
+    server = MemoryServer()
+    setup = Setup(ORIGINS, cases=["one", "x" * 5_000, "three"], limits=HttpLimits(max_request_bytes=4_096))
+    context = memory_run(server, setup=setup)
+    with pytest.raises(InputError, match="too many") as refusal:
+        run(context)
+    assert refusal.value.where == "case-00002" and refusal.value.rule == "at most 4096 bytes"
+    assert server.connects == 0

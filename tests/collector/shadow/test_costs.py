@@ -84,3 +84,12 @@ def test_a_study_without_prices_has_none() -> None:
     assert modeled_cost(
         None, "tokens", input_tokens=1, cached_tokens=0, output_tokens=1, service_ns=1, lane_width=1
     ) == {"kind": "unavailable"}
+
+
+def test_an_amount_beyond_every_number_is_no_cost() -> None:
+    price = {"kind": "device-second", "usdPerDeviceSecond": 1.7e308, "devices": 4}
+    beyond = CostModel.from_value({**MODEL.to_json(), "profiles": [{"profileId": "devices", "price": price}]}).record
+    made = modeled_cost(
+        beyond, "devices", input_tokens=1, cached_tokens=0, output_tokens=1, service_ns=2_000_000_000, lane_width=1
+    )
+    assert made == {"kind": "unavailable"}

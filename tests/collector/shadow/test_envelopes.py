@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from tasc_collector.contracts.operations import CostModel
 from tasc_collector.contracts.verification import verify_trace
 from tasc_collector.errors import InputError, SignatureError
 from tasc_collector.journal import RecordKind
-from tasc_collector.shadow.attempts import unknown_attempt
+from tasc_collector.shadow.attempts import attempt_of, unknown_attempt
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.executions import planned_pairs
 from tasc_collector.wire.records import read_record
+from tests.support.memory_server import MemoryServer
 from tests.support.run_contexts import Setup, authority, study_terms
 from tests.support.runs import ORIGINS, envelopes, memory_run, records, run
 
@@ -171,3 +173,57 @@ def test_the_same_plan_gives_the_same_trace_ids_and_another_declaration_others()
     ids = [[pair.replicate_id for pair in planned_pairs(c.plan, c.declaration, c.case_set)] for c in (one, same, other)]
     assert ids[0] == ids[1]
     assert set(ids[0]).isdisjoint(ids[2])
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [("org/" + "m" * 300, "256"), ("org/sk-learned-model-7b", "credential"), ("org/model", "")],
+    ids=["long", "like a credential", "sound"],
+)
+def test_a_model_that_no_envelope_can_name_is_refused_before_anything_is_sent(model: str, why: str) -> None:
+    server = MemoryServer()
+    context = memory_run(server, setup=Setup(ORIGINS, targets={"b": {"model": model}}))
+    if not why:
+        assert run(context).states == {"success": 6}
+        return
+    with pytest.raises(InputError) as refusal:
+        run(context)
+    assert refusal.value.field == "targets.b" and refusal.value.way_out
+    assert "requestedModel.id" in str(refusal.value) and why in str(refusal.value)
+    assert (server.connects, context.fs.disk.names) == (0, {})  # type: ignore[attr-defined]  # a memory disk
+
+
+def _not_a_slug(*arguments: Any, **named: Any) -> dict[str, Any]:
+    return {**attempt_of(*arguments, **named), "finishReason": "No Slug"}
+
+
+def _no_number(*arguments: Any, **named: Any) -> dict[str, Any]:
+    return {**attempt_of(*arguments, **named), "cost": {"kind": "modeled", "amount": math.inf}}
+
+
+def _a_fault_of_ours(*_: Any, **__: Any) -> dict[str, Any]:
+    raise KeyError("a defect")
+
+
+@pytest.mark.parametrize("made", [_not_a_slug, _no_number, _a_fault_of_ours])
+def test_what_cannot_stand_in_an_envelope_is_the_collectors_fault_and_no_stuck_window(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such an outcome was written before its envelope was refused: every resume was refused there again."""
+    monkeypatch.setattr("tasc_collector.shadow.executor.attempt_of", made)
+    server = MemoryServer()
+    context = memory_run(server)
+    result = run(context)
+    assert (result.status, result.states, result.reasons) == ("complete", {"sent_unknown": 6}, {"internal": 6})
+    assert run(context).states == {"sent_unknown": 6}, "a window that was read again"
+    assert set(server.sent.values()) == {1}
+    for envelope in envelopes(context):
+        (attempt,) = envelope.attempts
+        assert (attempt.dispatch_state, attempt.status, attempt.failure_category) == (
+            "sent_unknown",
+            "failure",
+            "internal",
+        )
+        assert envelope.terminal_output_id is None and attempt.token_usage.output is None
+    outcomes = [record.body for record in records(context, RecordKind.OUTCOME)]
+    assert [(body["code"], body["timeline"]) for body in outcomes] == [(None, None)] * 6

@@ -1,6 +1,8 @@
 """The faults by which measuring peers count broken streams as success, each with the verdict that ours must have.
 
-Every row is a whole window on loopback: a server with the fault, a sound one beside it, the runner, the signed envelope.
+Every row is a whole window on loopback: a server with the fault, a sound one beside it, the runner, the signed envelope. Two rows
+are whole processes: a kill and an interrupt in the middle are ``pipeline/steps/test_resume.py``. Whether a stream without its
+last ``[DONE]`` is whole is the profile's word (``has_done``): vLLM's stream is not.
 """
 
 from __future__ import annotations
@@ -92,12 +94,14 @@ def test_a_broken_answer_is_never_a_success_and_never_sent_again(row: Row, tmp_p
 
 
 def test_several_tokens_in_one_event_are_one_arrival_and_are_counted_by_the_server(tmp_path: Path) -> None:
-
+    """Nothing is tokenised again: where the server counts otherwise than the text looks, its count stands, marked as its own."""
     envelope, outcome, _ = _collect(tmp_path, Behaviour(tokens=8, tokens_per_event=4, itl_ms=2, model=MODEL))
     events = outcome["timeline"]["events"]
     assert len(events["offsetNs"]) == 2, "gaps are gaps between events"
-    assert envelope.attempts[-1].token_usage.output is not None
-    assert envelope.attempts[-1].token_usage.output.value == 8, "tokens are the server's count"
+    usage = envelope.attempts[-1].token_usage.output
+    assert usage is not None
+    assert (usage.value, usage.source, usage.tokenizer_digest) == (8, "provider-reported", None), "the server's count"
+    assert events["tokens"] == [None, None], "how many came with an event is not guessed from its text"
 
 
 def test_reasoning_first_gives_the_first_token_of_any_kind_and_the_first_visible_one(tmp_path: Path) -> None:

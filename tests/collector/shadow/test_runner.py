@@ -312,7 +312,7 @@ def test_a_run_waits_for_the_start_no_longer_than_a_minute() -> None:
         run(memory_run(server, setup=window(starts_ms=240_000)))
     assert "run the command again at" in str(refused.value)
     shown: list[dict[str, int]] = []
-    soon = memory_run(server, setup=window(starts_ms=120))
+    soon = memory_run(server, setup=window(starts_ms=900))
     result = asyncio.run(run_window(soon, StopSignal(), show=lambda snapshot: shown.append(snapshot.states)))
     assert result.states == {"success": 6} and shown[0] == {"starts in s": 1}
 

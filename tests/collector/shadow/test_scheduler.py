@@ -158,6 +158,23 @@ def test_a_failure_ends_an_open_loads_wait_for_the_next_arrival_and_drains() -> 
     assert stop.reason == "failed"
 
 
+def test_an_open_load_waits_for_no_arrival_after_the_windows_end() -> None:
+    started: list[str] = []
+
+    async def run_one(pair: Pair, profile: str, queued_ns: int) -> None:
+        started.append(pair.case.case_id)
+
+    async def check() -> None:
+        arrivals, soon = [0.0, 1e-6, HOUR_S], 100_000
+        ran = run_pairs(
+            pairs(3), TRACE, "serial", run_one, now_ns=Clock(), stop=StopSignal(), arrivals=arrivals, closes_ns=soon
+        )
+        await asyncio.wait_for(ran, 60)
+
+    asyncio.run(check())
+    assert sorted(set(started)) == ["case-00001", "case-00002"]
+
+
 @pytest.mark.parametrize("cancels", [1, 2])
 def test_a_cancelled_open_load_waits_for_its_calls_and_at_the_second_time_hands_it_on(cancels: int) -> None:
     started, let_end, told = asyncio.Event(), asyncio.Event(), []

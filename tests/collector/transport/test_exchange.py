@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
+import ssl
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,9 @@ from tasc_collector.transport.exchange import exchange
 from tasc_collector.transport.network import SO_TIMESTAMPNS
 from tasc_collector.transport.policy import AuthorizedRequest
 from tasc_collector.transport.result import ExchangeCancelled, ExchangeRequest, ExchangeResult
-from tests.support.calls import Call, authorized, call, run_call
+from tasc_collector.transport.tls import TlsSettings
+from tests.support import chains
+from tests.support.calls import Call, LabNetwork, authorized, call, run_call
 from tests.support.raw_server import Peer, RawServer, answer
 
 
@@ -98,10 +102,9 @@ def test_arrival_is_the_kernels_time_even_where_the_event_loop_reads_late() -> N
         sent.clear()
 
         async def block() -> None:
-            while len(server.requests) < 2:  # noqa: ASYNC110 - a thread fills the list
-                await asyncio.sleep(0.001)
+            await server.asked(2)
             await asyncio.sleep(0.01)
-            sent.wait()
+            sent.wait(60)
             time.sleep(0.04)  # noqa: ASYNC251 - blocking the loop is the point
 
         blocker = asyncio.create_task(block())
@@ -161,8 +164,9 @@ def test_a_peer_that_closed_before_byte_one_is_not_sent_to() -> None:
         peer.fin()
 
     async def lease() -> None:
-        while server.connections == 0:  # noqa: ASYNC110 - a thread counts
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(60):
+            while server.connections == 0:  # noqa: ASYNC110 - a thread counts
+                await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)
 
     with RawServer(script) as server:
@@ -182,6 +186,33 @@ def test_a_peer_that_speaks_before_it_is_asked_is_not_sent_to() -> None:
         done = run_call(server.origin, lease=lease)
     assert (done.result.state, done.result.code) == (DispatchState.NOT_SENT, Code.UNSOLICITED_BYTES)
     assert done.result.category is Category.INVALID_RESPONSE
+
+
+def test_a_peer_that_speaks_with_the_end_of_the_handshake_is_not_sent_to(tmp_path: Path) -> None:
+    """The answer comes in one segment with the handshake's last record, before anything was asked: it answers nothing."""
+    context = chains.CASES["tls 1.2"][2]().server_context(tmp_path)
+
+    def script(peer: Peer) -> None:
+        read, write = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = context.wrap_bio(read, write, server_side=True)
+        while True:
+            try:
+                session.do_handshake()
+            except ssl.SSLWantReadError:
+                peer.send(write.read())
+                read.write(peer.sock.recv(65_536))
+            else:
+                break
+        session.write(answer())
+        peer.send(write.read())
+        peer.hold()
+
+    with RawServer(script) as server:
+        done = run_call(
+            f"https://{chains.HOST}", network=LabNetwork(server.port), tls=TlsSettings(ca_pem=chains.root().pem)
+        )
+    assert (done.result.state, done.result.code) == (DispatchState.NOT_SENT, Code.UNSOLICITED_BYTES)
+    assert done.body == b""
 
 
 def test_a_body_that_streams_in_pieces_is_handed_over_as_it_comes() -> None:
@@ -276,8 +307,7 @@ def test_cancelling_stays_a_cancellation_and_tells_how_far_the_call_had_come() -
                 raise
 
         task = asyncio.create_task(inner())
-        while not server.requests:  # noqa: ASYNC110 - a thread fills the list
-            await asyncio.sleep(0.001)
+        await server.asked()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -57,6 +57,23 @@ def test_a_string_that_is_not_plain_or_not_unique_makes_no_slot(text: str) -> No
     assert _learn(text) is None
 
 
+def test_events_at_hand_one_by_one_fit_as_they_do_together() -> None:
+    events = [f"data: {_chunk(text)}\n\n".encode() for text in (" one", "", " caf\u00e9")]
+    decoder, slot = _opened()
+    assert decoder.feed_each(events, slot) == [" one", "", " caf\u00e9"]
+    for odd in (
+        [events[0], events[1] + events[2]],
+        [events[0], b"data: " + _chunk('say "x"').encode() + b"\n\n"],
+        [events[0], events[1].replace(b"m", b"n", 1)],
+        [events[0], events[2].replace(b"\xc3", b"")],
+        [events[0][:-1], b"\n" + events[1]],
+    ):
+        assert decoder.feed_each(odd, slot) is None
+    assert decoder.feed(events[0]) == [("", _chunk(" one"), "", None)], "nothing of them was taken"
+    assert decoder.feed(events[1][:9]) == []
+    assert decoder.feed_each(events, slot) is None, "an event is open"
+
+
 def test_a_slot_needs_room_in_the_bounds() -> None:
     text = _chunk("token")
     value = parse_json(text.encode())

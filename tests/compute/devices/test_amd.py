@@ -143,7 +143,7 @@ def test_which_cards_share_memory(gfx: str, name: str, kind: str | None, shared:
 
 
 def test_an_apu_counts_the_hosts_memory_once_without_carve_out_or_table(make_context) -> None:
-    """legacy-rocm-build 6004, ollama 5471 and 12062: VRAM plus GTT was more than the machine had."""
+    """Lesson 44: legacy-rocm-build 6004, ollama 5471 and 12062: VRAM plus GTT was more than the machine had."""
     card = amd.Card(0, BDF, None, "Strix Halo", gfx="gfx1151", total=8 * GIB, used=1 * GIB)
     (device,) = amd.finding_of((card,), make_context()).accelerators
     assert (device.unified_memory, device.memory_total_bytes, device.memory_used_bytes) == (True, 128 * GIB, 28 * GIB)
@@ -228,6 +228,15 @@ def test_warnings_before_the_json_do_not_hide_the_cards(tool, make_context) -> N
     finding = amd.probe(make_context())
     assert [device.id for device in finding.accelerators] == [ID]
     assert finding.faults == ()
+
+
+def test_amd_smi_is_asked_once_for_each_report_and_never_left_watching(tool, make_context, tmp_path) -> None:
+    """Lesson 47: what it prints while it watches is no JSON."""
+    asked = tmp_path / "asked"
+    program = tool("amd-smi", {"static": json.dumps(STATIC), "metric": json.dumps({"gpu_data": METRIC})})
+    program.write_text(program.read_text().replace("case", f'echo "$*" >> "{asked}"\ncase', 1))
+    assert [device.id for device in amd.probe(make_context()).accelerators] == [ID]
+    assert asked.read_text().splitlines() == ["static --json", "metric --json"]
 
 
 def test_rocm_smi_answers_where_amd_smi_prints_nonsense(tool, make_context) -> None:

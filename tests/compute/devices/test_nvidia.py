@@ -66,7 +66,7 @@ def test_a_row_is_read_with_its_units() -> None:
 
 
 def test_a_gb10_shares_the_hosts_memory_and_is_neither_zero_nor_lost(make_context) -> None:
-    """Issues gpustat pull 179, nvitop pull 208, gpud pull 1170: N/A memory crashed, read 0 or dropped the only GPU."""
+    """Lesson 43: gpustat pull 179, nvitop pull 208, gpud pull 1170: N/A memory crashed, read 0 or dropped the only GPU."""
     (device,) = nvidia.finding_of(nvidia_cards.cards_of_csv(ROW_GB10), make_context(arch=HostArch.ARM64)).accelerators
     assert (device.unified_memory, device.memory_total_bytes, device.memory_used_bytes) == (True, 128 * GIB, 28 * GIB)
     assert (device.utilization_pct, device.power_watts, device.power_limit_watts) == (0.0, 11.17, None)
@@ -93,7 +93,7 @@ def test_which_cards_share_memory(name: str, memory: str, arch: HostArch, shared
 
 
 def test_wsl_says_null_where_it_cannot_tell(make_context) -> None:
-    """dask/distributed 5342, WSL 7162: N/A utilization crashed parsers."""
+    """Lesson 45: dask/distributed 5342, WSL 7162: N/A utilization crashed parsers."""
     (device,) = nvidia.finding_of(nvidia_cards.cards_of_csv(ROW_WSL), make_context()).accelerators
     assert (device.utilization_pct, device.power_limit_watts, device.memory_used_bytes) == (None, None, 1200 * MIB)
 

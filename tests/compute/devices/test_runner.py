@@ -72,6 +72,7 @@ def test_a_tool_that_cannot_be_executed_is_said_to_be_so(bin_folder: Path) -> No
 
 
 def test_a_hanging_tool_that_ignores_term_is_killed_with_its_children(bin_folder: Path, tmp_path: Path) -> None:
+    """Lesson 46: a lost GPU wedges nvidia-smi, which must hold up nobody."""
     pids = tmp_path / "pids"
     program(
         bin_folder,
@@ -108,7 +109,7 @@ def test_a_tool_that_sits_in_a_driver_is_not_started_again_until_it_ended(bin_fo
         module._WEDGED[str(bin_folder / "t")] = stuck
         assert runner_of(bin_folder).run("t").status is ToolStatus.WEDGED
         os.kill(stuck.pid, signal.SIGKILL)
-        stuck.wait()
+        stuck.wait(30)
     assert runner_of(bin_folder).run("t").output == "fine\n"
     assert str(bin_folder / "t") not in module._WEDGED
 

@@ -1,9 +1,10 @@
-"""The docker launcher against a small daemon on a UNIX socket. A real daemon is not part of these tests."""
+"""The docker launcher against a small daemon on a UNIX socket; the real one is asked what it does not have, if it is there."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,3 +183,25 @@ def test_an_image_that_is_missing_is_pulled_or_refused_by_name(launcher, daemon,
     daemon.status["POST /images/create"] = 404
     with pytest.raises(InstallError, match=rf"{IMAGE}: the image cannot be pulled"):
         launcher.install(plan)
+
+
+REAL_SOCKET = "/var/run/docker.sock"
+
+
+def _real_daemon() -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(REAL_SOCKET)
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.skipif(not _real_daemon(), reason=f"no docker daemon listens on {REAL_SOCKET}, or we may not use it")
+def test_a_real_daemon_says_for_sure_that_it_has_no_such_container(monkeypatch):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    launcher = DockerLauncher()
+    record = record_of(DockerReference("0" * 64), nonce="tasc-test-of-nothing")
+    assert launcher.liveness(record) is Liveness.GONE
+    assert launcher.find("tasc-test-of-nothing") is None
+    assert launcher.stop(record, 1000) is StopOutcome.ABSENT

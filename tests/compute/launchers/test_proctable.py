@@ -57,6 +57,28 @@ def test_a_zombie_is_dead(tmp_path, state, dead):
     assert row.dead is dead
 
 
+def test_a_process_whose_first_thread_ended_lives_as_long_as_another_of_its_threads(tmp_path):
+    """Lessons 8 and 14: it reads as a zombie, yet it runs, holds its device and cannot be reaped."""
+    release = tmp_path / "release"
+    os.mkfifo(release)
+    code = f"import ctypes,threading; threading.Thread(target=open, args=({str(release)!r},)).start(); "
+    code += "ctypes.CDLL(None).pthread_exit(None)"
+    child = subprocess.Popen([sys.executable, "-I", "-S", "-c", code])
+    table = LinuxProcessTable()
+    while (first_thread := Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]) != "Z":
+        assert first_thread in "RSD"
+    row = table.read(child.pid)
+    assert row is not None
+    assert not row.dead
+    assert child.poll() is None
+    release.write_bytes(b"")  # the other thread ends, and with it the process
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    row = table.read(child.pid)
+    assert row is not None
+    assert row.dead
+    child.wait(30)
+
+
 def test_a_damaged_row_is_no_row(tmp_path):
     table = fake_proc(tmp_path, "42 (x", "43 (x) S", stat(44, group=44, start=1))
     assert [row.pid for row in table.rows()] == [44]
@@ -99,7 +121,7 @@ def test_nothing_is_signalled_that_has_another_token():
         assert bystander.poll() is None
     finally:
         bystander.kill()
-        bystander.wait()
+        bystander.wait(30)
 
 
 def test_both_tables_agree_about_this_process():

@@ -45,6 +45,7 @@ def test_help_and_a_wrong_command_load_no_library_that_they_do_not_use(words: tu
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.stdout.splitlines()[-1] == "[]", done.stderr

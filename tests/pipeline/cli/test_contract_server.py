@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from tasc_collector.contract_servers import FAULTS, Ledger
 from tasc_pipeline.cli import contract_server
+from tests.support.processes import next_line
 from tests.support.wire_client import call
 
 COMMAND = "import sys; from tasc_pipeline.cli import main; sys.argv[0] = 'tasc'; main()"
@@ -42,8 +43,7 @@ def test_a_fault_by_name_is_served_until_ctrl_c_and_the_end_says_what_came(tmp_p
         str(ledger),
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as server:
-        assert server.stdout is not None
-        ready = json.loads(server.stdout.readline())
+        ready = json.loads(next_line(server))
         answer = call(ready["port"], "POST", "/v1/completions", {"prompt": "ash", "stream": True}, timeout_s=20)
         server.send_signal(signal.SIGINT)
         _, errors = server.communicate(timeout=30)

@@ -19,6 +19,7 @@ from tasc_compute.lifecycle import stop
 from tasc_compute.local import local_compute
 from tasc_pipeline.cli import engines
 from tasc_pipeline.home.layout import FOLDERS
+from tests.support.processes import wait_until
 
 FAKE_ENGINE = Path(__file__).parents[2] / "support" / "fake_engine.py"
 COMMAND = "import typer; from tasc_pipeline.cli import engines; app = typer.Typer(); engines.register(app); app()"
@@ -140,8 +141,8 @@ def test_an_interrupt_while_starting_stops_the_engine(home, recipe, tmp_path):
         text=True,
         env={**os.environ, "TASC_HOME": str(home)},
     )
-    while not (pid_file.exists() and pid_file.read_text()):
-        assert process.poll() is None
+    wait_until(lambda: (pid_file.exists() and bool(pid_file.read_text())) or process.poll() is not None)
+    assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

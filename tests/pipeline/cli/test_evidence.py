@@ -21,7 +21,7 @@ from tasc_collector.wire.records import read_record
 from tasc_pipeline.cli import evidence
 from tasc_pipeline.home import Home, keys
 from tasc_pipeline.home.setup import init_home
-from tests.support.engine_world import CANDIDATE, CHAMPION, PROTOCOL, protocol, trace
+from tests.support.engine_v2_world import CANDIDATE, CHAMPION, PROTOCOL, protocol, trace
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ def test_ten_minutes_from_two_origins_to_a_verdict(tmp_path: Path) -> None:
             )
         )  # fmt: skip
         assert "observed" in made and "unknown" in made, "every value says where it comes from"
+        assert "about 0.16 minutes (assuming 20 tokens/s), no cost model" in made
         assert champion.ledger.inference_calls == candidate.ledger.inference_calls == 0
         sealed = re.search(r"first\.\S+\.r01-[0-9a-f]{8}", done(tasc(tmp_path, "seal", "first")))
         assert sealed is not None

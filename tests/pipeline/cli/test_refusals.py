@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import tasc
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def tasc(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def in_a_process(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run `tasc` in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", "from tasc_pipeline.cli import main; main()", *words],
@@ -20,7 +22,7 @@ def tasc(home: Path, *words: str, **environment: str) -> subprocess.CompletedPro
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, "TASC_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "TASC_HOME": str(home), "PYTHONPATH": str(ROOT)},
     )
 
 
@@ -35,7 +37,8 @@ def refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
 
 
 def test_a_command_without_a_state_folder_says_how_to_make_one(tmp_path: Path) -> None:
-    refused(tasc(tmp_path / "none", "status"), "there is no state folder", "run: tasc init")
+    for run in (in_a_process, tasc):
+        refused(run(tmp_path / "none", "status"), "there is no state folder", "run: tasc init")
 
 
 def test_init_is_repeatable_and_private(tmp_path: Path) -> None:
@@ -72,7 +75,10 @@ def test_a_read_only_folder_is_refused_for_root_too(tmp_path: Path) -> None:
     home.mkdir(mode=0o700)
     if (
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "ro,mode=0700", "tmpfs", str(home)], check=False, capture_output=True
+            ["mount", "-t", "tmpfs", "-o", "ro,mode=0700", "tmpfs", str(home)],
+            check=False,
+            capture_output=True,
+            timeout=60,
         ).returncode
         != 0
     ):
@@ -80,7 +86,7 @@ def test_a_read_only_folder_is_refused_for_root_too(tmp_path: Path) -> None:
     try:
         refused(tasc(home, "init"), "cannot be written", "read-only")
     finally:
-        subprocess.run(["umount", str(home)], check=True)
+        subprocess.run(["umount", str(home)], check=True, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +149,7 @@ def test_an_occupied_port_of_the_demo_is_named(home: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        refused(tasc(home, "demo", "--port", str(port)), f"port {port}", "tasc demo --port PORT")
+        refused(tasc(home, "demo", "--port", str(port)), f"port {port}", "tasc demo --port 0")
 
 
 def test_wrong_words_are_a_usage_error(home: Path) -> None:

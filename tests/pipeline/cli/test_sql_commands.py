@@ -138,6 +138,7 @@ def test_python_opens_the_warehouse_in_one_line(state: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": str(root)},
     )
     assert ran.stdout == "320\n"

@@ -140,6 +140,35 @@ def test_the_noise_floor_needs_two_replicates_and_is_near_the_champions_own_nois
     assert 0.005 < floor < 0.02
 
 
+def test_the_noise_floor_of_failures_is_what_the_champion_shows_against_itself() -> None:
+    """80 groups of one case, two replicates; of four cases the second one fails.
+
+    Each moves the mean over groups by 1/80 up or down: all four the same way, 4/80, with chance 1/8, and never more.
+    """
+    calls = [
+        replace(item, status="failure") if item.case_id < "case-004" and item.replicate == 1 else item
+        for item in rows(21)
+        if item.profile_id == "champion"
+    ]
+    others = [item for item in rows(21) if item.profile_id == "candidate"]
+    assert compare(question(), [*calls, *others]).failures.noise_floor == pytest.approx(4 / 80)
+    assert compare(question(), rows(21)).failures.noise_floor == 0.0
+    assert compare(question(), rows(21, replicates=1)).failures.noise_floor is None
+
+
+def test_where_some_calls_fail_the_sentence_says_how_many_groups_would_tell() -> None:
+    observations = [
+        replace(item, status="failure") if item.case_id < "case-008" and item.replicate == 0 else item
+        for item in rows(22)
+    ]
+    result = compare(question(margin=1.10, failure_margin=0.02), observations)
+    # both fail 8 of 160 calls: (1.959964 + 0.841621)^2 * 2 * 0.05 * 0.95 / 0.02^2 = 1864.1
+    assert result.reasons == (
+        "failures can be on either side of the margin of 2.0% with 80 groups (about 1865 would tell)",
+    )
+    assert "about 1865 would tell" in result.sentence
+
+
 def test_conditions_of_the_servers_stand_in_the_strip_and_in_the_sentence() -> None:
     conditions = {
         "champion": Conditions(running=2.0, waiting=0.0),

@@ -9,7 +9,7 @@ from tasc_collector.contracts.report import GateResult, PolicyResult
 from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized
 from tasc_pipeline.control.controller_sources import development_assessment, holdout_assessment
 from tasc_pipeline.control.decided import MISSING_CAPACITY, of_decision, of_report
-from tests.support.engine_world import PROTOCOL
+from tests.support.engine_v2_world import PROTOCOL
 from tests.support.made_decisions import made_decision, made_report
 
 KEY = "window-1.r01-01234567"

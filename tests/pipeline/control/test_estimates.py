@@ -5,6 +5,7 @@ import pytest
 from tasc_collector.contracts.collection import PlanEstimate
 from tasc_collector.errors import InputError
 from tasc_pipeline.control.estimates import estimate_text, per_day
+from tasc_pipeline.control.pace import Pace, given
 
 ONE = PlanEstimate(calls=12, warm_up_calls=2, output_tokens=98, minutes=0.25, cost_usd=0.004)
 
@@ -24,9 +25,16 @@ def test_no_other_period_is_taken(every: str) -> None:
     assert refusal.value.field == "--every" and "1h or 30m" in (refusal.value.way_out or "")
 
 
+def test_a_pace_is_assumed_until_somebody_says_or_measures_better() -> None:
+    assert Pace().call_s(64) == 64 / 20 and Pace().call_s(0.5) == 1 / 20
+    assert given(40).call_s(64) == 64 / 40 and Pace(seconds_per_call=0.3).call_s(64) == 0.3
+    assert "about 0.25 minutes (at 40 tokens/s, as given), at most" in estimate_text(ONE, given(40))
+
+
 def test_an_estimate_says_where_there_is_no_cost_model() -> None:
     assert estimate_text(ONE) == (
-        "12 calls and 2 warm-up calls, at most 98 output tokens, about 0.25 minutes (assuming 20 tokens/s), "
+        "12 calls and 2 warm-up calls, at most 98 output tokens, about 0.25 minutes (assuming 20 tokens/s; "
+        "say better with --tokens-per-second), "
         "at most 0.0040 USD (modeled)"
     )
     assert "about 0.25 minutes, at most" in estimate_text(ONE, rated=True), "an open load has its rate"

@@ -16,7 +16,7 @@ from tasc_pipeline.control.identifiers import constant, id_column, texts
 from tasc_pipeline.control.joined_rows import STATUSES, Backing, Evidence, Executions, JoinedRows, Outcome, State
 from tasc_pipeline.control.joining import join
 from tasc_pipeline.control.replay import replay
-from tests.support.engine_world import AS_OF, PROTOCOL
+from tests.support.engine_v2_world import AS_OF, PROTOCOL
 
 PROFILES = ("candidate", "champion")
 DECLARED = {

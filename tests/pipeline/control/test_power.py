@@ -12,6 +12,7 @@ from tasc_pipeline.control.power import (
     groups_needed,
     guessed_spread,
     spreads_of,
+    study_notes,
     windows_needed,
 )
 from tests.support.comparison_rows import question, rows
@@ -51,3 +52,23 @@ def test_spreads_of_earlier_windows_foretell_their_intervals() -> None:
     assert spreads["ttft", "median"].per_group == pytest.approx(0.0376, rel=0.35)
     assert spreads["ttft", "median"].windows == 3
     assert spreads_of([]) == []
+
+
+def test_a_user_knows_before_the_window_what_it_cannot_say() -> None:
+    asked = question(failure_margin=0.02)
+    # 1 - 0.0125 ** (1 / 24) = 0.167; 0.98 ** 217 is the first power below 0.0125
+    [failures, tails] = study_notes(24, asked.margins, asked.rule)
+    assert failures == (
+        "failures: if none occurs, 24 case groups exclude more than 16.7% of them; the margin of 2.0% takes 217 groups, "
+        "so a window stays undecided or worse -> use more prompts or a larger --failure-margin, or make the study "
+        "--recurring (10 windows)"
+    )
+    assert tails == "95th percentiles are shown and do not decide below 60 case groups"
+    again = question(failure_margin=0.02, recurring=True)
+    assert "or 10 windows of this recurring study; until then" in study_notes(24, again.margins, again.rule)[0]
+    assert study_notes(217, asked.margins, asked.rule) == [
+        "failures: if none occurs, 217 case groups exclude more than 2.0% of them; the margin of 2.0% takes 217 groups"
+    ]
+    assert study_notes(9, asked.margins, asked.rule)[1] == (
+        "9 case groups, the study asks for 10: every window stays undecided"
+    )

@@ -18,6 +18,7 @@ from tasc_pipeline.home import Home
 from tasc_pipeline.home.ledger import open_ledger, read_entries
 from tasc_pipeline.home.studies import load_study
 from tests.support.authorized import authorized
+from tests.support.processes import next_line
 from tests.support.window import World, world
 
 AT = "2026-03-01T12:00:00.000Z"
@@ -77,7 +78,7 @@ def test_two_that_come_at_once_cannot_both_pass_a_ceiling_that_allows_one(made: 
     start = threading.Barrier(8)
 
     def reserve(name: str) -> None:
-        start.wait()
+        start.wait(60)
         with open_ledger(made.home, study) as ledger:
             try:
                 check_spend(word, ledger.entries, ONE, reference=name, as_of=at)
@@ -122,7 +123,7 @@ def test_a_process_that_is_killed_leaves_its_reservation_spent_and_its_lock_free
         cwd=root,
     )
     with child:
-        assert child.stdout is not None and child.stdout.readline() == "reserved\n"
+        assert next_line(child) == "reserved\n"
         child.send_signal(signal.SIGKILL)
         child.wait(30)
     with open_ledger(made.home, study, wait_s=0) as ledger:

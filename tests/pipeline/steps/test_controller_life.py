@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,12 @@ import pytest
 from tasc_collector.canonical import canonical_bytes
 from tasc_collector.contracts.controller import ControllerSnapshot
 from tasc_collector.contracts.proposal import ExperimentBudget, ProposedExperiment
-from tasc_collector.contracts.scalars import parse_timestamp
 from tasc_collector.errors import DigestMismatch
 from tasc_pipeline.control.controller_replay import replay
 from tasc_pipeline.home.windows import REPORT, WindowFolder
-from tasc_pipeline.steps import close, collect, controller, seal
-from tasc_pipeline.steps.approved import key_ring, load_approved
-from tasc_pipeline.steps.assess_decision import assess_decision_window
-from tasc_pipeline.steps.controller import Wanted
+from tasc_pipeline.steps import controller
 from tasc_pipeline.steps.proposals import BUDGET, propose_next
+from tests.support.decision_life import LATER, advance, assessed, collected, revised
 from tests.support.decision_world import ANSWERS, STUDY, DecisionWorld, decision_world
 from tests.support.window import now
 
@@ -33,7 +29,6 @@ STATED = (
     .replace("minimum_independent_groups = 2", "minimum_independent_groups = 10")
 ) + "\n[statistics]\nalpha = 0.4\niterations = 200\n[split]\nholdout_buckets = 5\n"
 """Gates that the case groups of every split can show at 60 % confidence."""
-LATER = timedelta(days=1)
 
 
 def case_lines() -> str:
@@ -47,35 +42,6 @@ def case_lines() -> str:
         for number in range(CASES)
     )
     return "".join(json.dumps(case) + "\n" for case in cases)
-
-
-def advance(made: DecisionWorld, at: datetime | None = None, **wanted: object) -> str:
-    return controller.advance(made.home, STUDY, at or now() + LATER, Wanted(**wanted)).chain.current.state  # type: ignore[arg-type]  # fields of Wanted
-
-
-def collected(made: DecisionWorld, key: str) -> str:
-    """Collect, publish and close an approved window."""
-    assert collect.collect(made.home, key, show=lambda _: None).status == "complete"
-    collect.publish(made.home, key)
-    close.close(made.home, key)
-    return key
-
-
-def assessed(made: DecisionWorld, key: str) -> str:
-    """Assess a window as `tasc assess` does, without tables and pictures."""
-    report = assess_decision_window(
-        made.home, load_approved(made.home, key), close.close(made.home, key), None, now() + LATER
-    )
-    WindowFolder(made.home, key).write(REPORT, report)
-    assert report.decision is not None
-    return report.decision.status
-
-
-def revised(made: DecisionWorld, key: str) -> str:
-    """The window's next revision, with the evidence that came after it was closed."""
-    declaration = WindowFolder(made.home, key).declaration(key_ring(made.home)).record
-    over = parse_timestamp(declaration.ingestion_watermark) + timedelta(minutes=1)
-    return collected(made, seal.revise(made.home, key, over).window_key)
 
 
 @contextmanager

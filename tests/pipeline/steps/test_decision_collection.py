@@ -32,6 +32,8 @@ from tasc_pipeline.warehouse.database import connect
 from tests.support.decision_world import STUDY, DecisionWorld, decision_world
 from tests.support.window import now
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def nothing(_: object) -> None:
     """Progress that nobody looks at."""

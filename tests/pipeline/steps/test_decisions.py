@@ -18,7 +18,7 @@ from tasc_collector.contracts.manifest import WindowManifest
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.sets import evaluator_set_digest
-from tasc_collector.errors import DigestMismatch, InputError
+from tasc_collector.errors import DigestMismatch, InputError, TascError
 from tasc_collector.wire.records import read_record
 from tasc_pipeline.assets.assessment import assessments
 from tasc_pipeline.cli.app import build
@@ -38,6 +38,8 @@ from tasc_pipeline.steps.sampling import DEVICE_SNAPSHOTS
 from tasc_pipeline.warehouse.database import connect
 from tests.support.decision_world import ANSWERS, STUDY, DecisionWorld, decision_world
 from tests.support.window import QUICK, now
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 CASES = 66
 STATED = (
@@ -204,6 +206,16 @@ def test_a_window_with_worse_scores_holds_the_policy_back(made: DecisionWorld, w
     assert decision is not None and decision.status == "HOLD", decision
     assert "failed.paired-quality" in decision.reasons
     assert decision.windows is not None and decision.windows.earlier_windows == (window,)
+    for name in (REPORT, DECLARATION):  # a sequence does not go on as if an earlier window had not been
+        path = made.home.window(window) / name
+        whole = path.read_bytes()
+        path.unlink()
+        path.write_bytes(b"{")
+        with pytest.raises(TascError) as refused:
+            judged(made, key)
+        path.unlink()
+        path.write_bytes(whole)
+        assert refused.value.where == window and name in refused.value.what
 
 
 def test_another_analysis_plan_than_the_collected_one_is_refused(made: DecisionWorld, window: str) -> None:

@@ -11,8 +11,11 @@ from tasc_pipeline.home.windows import DECLARATION, LINK, REPORT, WindowFolder
 from tasc_pipeline.steps import collect
 from tasc_pipeline.steps.assess import assess
 from tasc_pipeline.steps.earlier import earlier_windows
+from tasc_pipeline.steps.plan import make_plan, measured_pace
 from tasc_pipeline.steps.seal import SealOptions, seal
 from tests.support.window import World, now, world
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def _recurring(found: World) -> None:
@@ -44,10 +47,21 @@ def test_a_recurring_study_goes_on_from_its_earlier_windows_and_loses_none(tmp_p
         assert assess(found.home, first).digest == one.digest
         assert len(earlier_windows(found.home, two.protocol_digest)["candidate-llama.cpp"]) == 2
         assert earlier_windows(found.home, "sha256:" + "0" * 64) == {}
+        _a_plan_expects_the_time_that_the_newest_window_took(found, second)
         (WindowFolder(found.home, first).path / REPORT).unlink()
         with pytest.raises(InputError) as refusal:
             assess(found.home, second)
         assert refusal.value.way_out == f"run: tasc assess {first}"
+
+
+def _a_plan_expects_the_time_that_the_newest_window_took(found: World, newest: str) -> None:
+    """Six pairs, one call after the other, two pairs at once."""
+    key = seal(found.home, "first", SealOptions(lead_s=600), now()).window_key
+    pace = measured_pace(found.home, key)
+    assert pace is not None and pace.seconds_per_call is not None and 0.001 < pace.seconds_per_call < 1
+    assert pace.basis == f"{pace.seconds_per_call:.3g} s per call, as measured in {newest}"
+    _, estimate = make_plan(found.home, key, now(), write=False, pace=pace)
+    assert estimate.minutes == round(6 * 2 * pace.seconds_per_call / 2 / 60, 2)
 
 
 def test_a_window_of_other_rules_is_not_verified_and_an_unreadable_one_is_not_passed_over(tmp_path: Path) -> None:

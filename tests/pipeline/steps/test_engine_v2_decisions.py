@@ -1,39 +1,97 @@
-"""A study whose analysis plan selects the original's analysis gets exactly that, and a report beside it."""
+"""A study whose analysis plan selects the original's analysis gets exactly that in every phase, and a report beside it."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from tasc_pipeline.home.windows import WindowFolder
+import pytest
+
+from tasc_collector.contracts.decision import AssessmentDecision
+from tasc_collector.errors import DigestMismatch, InputError
+from tasc_pipeline.home.windows import DECISION, WindowFolder
 from tasc_pipeline.steps.approved import load_approved
-from tasc_pipeline.steps.assess_decision import assess_decision_window
-from tasc_pipeline.steps.close import close
-from tests.support.decision_world import ANSWERS, decision_world
+from tests.support.decision_life import advance, assessed, collected, revised
+from tests.support.decision_world import ANSWERS, DecisionWorld, decision_world
 from tests.support.window import now
 
-AS_THE_ORIGINAL = ANSWERS + '\n[statistics]\ninterval = "paired-group-percentile-v1"\n'
+AS_THE_ORIGINAL = (
+    ANSWERS.replace("minimum_independent_groups = 2", "minimum_independent_groups = 1")
+    + '\n[statistics]\ninterval = "paired-group-percentile-v1"\n'
+)
 
 
-def test_the_plan_selects_engine_v2_and_its_decision_stands_beside_the_report(tmp_path: Path) -> None:
+def decision_of(made: DecisionWorld, key: str) -> AssessmentDecision:
+    return WindowFolder(made.home, key).decision().record
+
+
+def reissued(decision: AssessmentDecision, **changes: Any) -> bytes:
+    """Another decision that is sound in itself."""
+    fixed = ("version", "engine_version", "attestation", "decision_digest")
+    fields = {name: getattr(decision, name) for name in AssessmentDecision.model_fields if name not in fixed}
+    return AssessmentDecision.issue(**(fields | changes)).canonical()
+
+
+def check_report(made: DecisionWorld, key: str, phase: str) -> None:
+    """The report beside a decision says the same in every gate."""
+    report, decision = WindowFolder(made.home, key).report().record, decision_of(made, key)
+    found = report.decision
+    assert found is not None and found.sources is not None
+    assert (report.engine, decision.phase, found.sources.phase) == ("tasc-assessment-engine-v2", phase, phase)
+    assert (found.status, found.policy_digest) == (decision.status, decision.selected_policy_digest)
+    assert len(found.policies) == (len(decision.candidates) if phase == "development" else 0)
+    shown = next(item for item in decision.candidates if item.policy_digest == found.policy_digest)
+    assert [(gate.id, gate.passed) for gate in found.gates] == [(gate.id, gate.passed) for gate in shown.gates]
+    assert found.sources.evaluator_set_digest == decision.evaluator_set_digest
+    assert found.sources.dataset_digest == decision.dataset_digest
+
+
+def test_development_nominates_holdout_confirms_and_the_window_is_judged(tmp_path: Path) -> None:
     with decision_world(tmp_path, answers=AS_THE_ORIGINAL) as made:
-        made.to_collecting()
-        key = made.collected("development")
-        made.add_scores(key)
-        approved = load_approved(made.home, key)
-        assert approved.study.analysis is not None and approved.study.analysis.record.timing_source == "envelope"
-        report = assess_decision_window(made.home, approved, close(made.home, key), None, now() + timedelta(days=1))
-        decision = WindowFolder(made.home, key).decision().record
-        found = report.decision
-        assert found is not None and found.sources is not None
-        assert (report.engine, decision.phase, found.sources.phase) == (
-            "tasc-assessment-engine-v2",
-            "development",
-            "development",
-        )
-        assert found.status == decision.status == "NOMINATED"
-        assert found.policy_digest == decision.selected_policy_digest
-        assert len(found.policies) == len(decision.candidates) == 2
-        shown = next(item for item in decision.candidates if item.policy_digest == found.policy_digest)
-        assert [(gate.id, gate.passed) for gate in found.gates] == [(gate.id, gate.passed) for gate in shown.gates]
-        assert found.sources.evaluator_set_digest == decision.evaluator_set_digest
+        assert advance(made, now()) == "REGISTERED"
+        development = made.approved("development")
+        assert advance(made, now()) == "COLLECTING"
+        collected(made, development)
+        made.add_scores(development)
+        study = load_approved(made.home, development).study
+        assert study.analysis is not None and study.analysis.record.timing_source == "envelope"
+        assert assessed(made, development) == "NOMINATED"
+        check_report(made, development, "development")
+        assert [advance(made, now()) for _ in range(3)] == ["DEV_READY", "NOMINATED", "SHADOW_ASSESSING"]
+        nomination = decision_of(made, development)
+
+        holdout, window = (collected(made, made.approved(purpose)) for purpose in ("holdout", "window"))  # type: ignore[arg-type]  # purposes
+        for key in (holdout, window):
+            made.add_scores(key)
+        stored = WindowFolder(made.home, development).path / DECISION
+        sound = stored.read_bytes()
+        for spoilt, kind, message in (
+            (reissued(nomination, warnings=("one-more",)), DigestMismatch, "not what its sources give"),
+            (None, InputError, "no development window nominated the frozen policy"),
+        ):
+            stored.unlink()
+            if spoilt is not None:
+                stored.write_bytes(spoilt)
+            with pytest.raises(kind, match=message):
+                assessed(made, holdout)
+            assert not WindowFolder(made.home, holdout).has(DECISION)
+        stored.write_bytes(sound)
+        assert assessed(made, holdout) == "PASS"
+        check_report(made, holdout, "holdout")
+        confirmed = decision_of(made, holdout)
+        assert confirmed.selected_policy_digest == nomination.selected_policy_digest
+        assert confirmed.trace_set_digest != nomination.trace_set_digest
+        assert confirmed.window_manifest_digest is None
+
+        # scores came after the close: the manifest does not name them, and nothing is decided from half of what there is
+        with pytest.raises(DigestMismatch, match="sealed over other sources"):
+            assessed(made, window)
+        newest = revised(made, window)
+        assert assessed(made, newest) == "PASS"
+        check_report(made, newest, "window")
+        manifest = WindowFolder(made.home, newest).manifest()
+        judged = decision_of(made, newest)
+        assert judged.window_manifest_digest == manifest.self_digest
+        assert judged.trace_set_digest == manifest.trace_set_digest
+        assert [advance(made) for _ in range(2)] == ["SHADOW_ASSESSING", "SHADOW_ASSESSING"]
+        assert [advance(made) for _ in range(2)] == ["HOLDOUT_CONFIRMED", "PROMOTION_RECOMMENDED"]

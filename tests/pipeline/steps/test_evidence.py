@@ -32,7 +32,9 @@ from tasc_pipeline.steps.evidence_signing import Evaluator, sign_scores
 from tasc_pipeline.steps.evidence_tables import publish_evidence
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.steps.lm_eval import import_samples
+from tasc_pipeline.warehouse.database import connect
 from tasc_pipeline.warehouse.manifests import read_window
+from tasc_pipeline.warehouse.report_data import HarnessScore, load
 from tests.support.decision_world import STUDY, DecisionWorld, decision_world
 from tests.support.window import now
 
@@ -329,6 +331,12 @@ def test_harness_scores_are_shown_beside_the_window_and_are_no_evidence(bench: B
         ("arc_easy-8", "acc,none", 1.0, "lm-evaluation-harness"),
         ("arc_easy-8", "acc_norm,none", 0.0, "lm-evaluation-harness"),
     ]
+    with connect(bench.home.root) as session:
+        shown = load(session, bench.window_key).harness
+    assert shown == (
+        HarnessScore("candidate-llama.cpp", "lm-evaluation-harness", "acc,none", 2, 1.0),
+        HarnessScore("candidate-llama.cpp", "lm-evaluation-harness", "acc_norm,none", 2, 0.0),
+    )
     kept = b"".join(path.read_bytes() for path in bench.home.window(bench.window_key).rglob("*.json"))
     assert b"never stored" not in kept
     with pytest.raises(InputError, match="no such profile"):

@@ -75,7 +75,6 @@ def test_many_scrapes_have_one_signature_and_come_back_as_they_were(home: Home) 
     assert [scrape.took_ns for scrape in found] == list(range(count))
     assert found[5].values == entry(5).values and found[5].endpoint_alias == "champion"
     assert path.read_text().count("tasc-metrics-scrape-batch-v1") == 2
-    assert found[0].signature == found[1].signature != found[-1].signature
 
 
 def test_a_resumed_run_appends(home: Home) -> None:
@@ -145,7 +144,7 @@ def test_a_file_of_an_earlier_version_with_a_signature_per_line_is_read(home: Ho
     old = MetricsScrape.sign_with(key.key, key.key_id, **values)
     path = home.window(KEY) / SCRAPES
     path.write_bytes(canonical_bytes(old.to_json()) + b"\n")
-    assert read_scrapes(home, KEY, ring(home)) == (old,)
+    assert read_scrapes(home, KEY, ring(home)) == (entry(4),)
     value = json.loads(path.read_bytes())
     value["tookNs"] = 5
     path.write_bytes(canonical_bytes(value) + b"\n")

@@ -26,6 +26,8 @@ from tests.support.calls import LabNetwork
 from tests.support.raw_server import Peer, RawServer, answer
 from tests.support.window import World, world
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 RULES = 'version = "tasc-notice-rules-v1"\nagreeing_windows = 1\n'
 WEBHOOK = f'[webhook]\norigin = "https://{chains.HOST}"\npath = "/hooks/tasc"\n'
 SECRET = 'header = "authorization"\nsecret = "keyfile:webhook.key"\n'

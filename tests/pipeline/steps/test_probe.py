@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,12 +17,15 @@ from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized, Sig
 from tasc_collector.runtimes.profile import Capability, Effect, Framing
 from tasc_pipeline.cli import probe as probe_command
 from tasc_pipeline.home import keys, receipts
+from tasc_pipeline.home.ledger import read_entries
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.steps import collect, plan, seal
 from tasc_pipeline.steps.admission import select_receipts
 from tasc_pipeline.steps.approved import load_approved, load_receipts
 from tasc_pipeline.steps.probe import ProbeOptions, StoredProbe, probe_endpoint
+from tasc_pipeline.steps.spending import ProbeWord
 from tasc_pipeline.warehouse.database import connect
+from tests.support.authorized import authorized
 from tests.support.window import World, now, world
 
 CHAT = Capability.CHAT_COMPLETIONS
@@ -203,6 +207,28 @@ def test_the_command_prints_and_stores_one_receipt(made: World, monkeypatch: pyt
     assert "chatCompletions: supported (observed)" in text
     assert len(list(made.home.receipts.glob("*.json"))) == 1
     assert "127.0.0.1" not in text
+
+
+def test_the_command_says_beforehand_that_a_seed_takes_two_calls(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text, _ = run(made, monkeypatch, "champion", "seedDeterminism", "--effect", "inference-canary")
+    first = " ".join(text.split())
+    assert first.startswith("asks for 2 inference call(s) of champion, at most 32 output tokens")
+    assert "inference-canary, 2 inference call(s)" in text
+    assert made.inference_calls == (2, 0)
+    assert code == 0
+
+
+def test_a_standing_authorization_is_charged_with_both_calls_of_a_seed(made: World) -> None:
+    authorized(made.home, effects=("inference-canary",), canary_calls_per_day=1)
+    word = ProbeWord("hourly", "seed-1")
+    with pytest.raises(NotAuthorized):
+        probed(made, "champion", replace(CANARY, word=word), Capability.SEED_DETERMINISM)
+    assert made.inference_calls == (0, 0), "one call a day does not pay for two"
+    authorized(made.home, effects=("inference-canary",), canary_calls_per_day=2, authorization_id="two")
+    probed(made, "champion", replace(CANARY, word=replace(word, authorization_id="two")), Capability.SEED_DETERMINISM)
+    spent = read_entries(made.home, load_study(made.home, "first").study)["seed-1"].counted
+    assert (spent.calls, spent.output_tokens, spent.canary_calls) == (2, 32, 2)
+    assert made.inference_calls == (2, 0)
 
 
 def test_with_one_study_the_alias_is_enough(made: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,15 @@ from tasc_collector.errors import NotAuthorized
 from tasc_collector.runtimes.profile import Capability, Effect
 from tasc_collector.runtimes.registry import get_profile
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.steps import plan, seal
+from tasc_pipeline.steps import assess, close, collect, plan, seal
 from tasc_pipeline.steps.admission import admission
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.new_study import NewStudy, Server, new_study
 from tasc_pipeline.steps.probe import ProbeOptions, probe_endpoint
+from tasc_pipeline.warehouse.database import connect
 from tests.support.window import QUICK, World, fresh_home, now, world
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 PASSED_ON = "a model whose name ends in :cloud or -cloud is answered by a remote host"
 
@@ -101,3 +104,22 @@ def test_a_model_that_a_receipt_saw_as_remote_is_not_planned_until_a_newer_recei
     probe_endpoint(made.home, "first", "champion", Capability.NATIVE_GENERATE, canary)
     issued, _ = plan.make_plan(made.home, key, now(), write=True)
     assert issued.window_key == key
+
+
+def test_a_model_that_became_an_alias_of_a_cloud_model_after_the_plan_is_no_success_and_is_said(made: World) -> None:
+    """Nothing passive tells of it before the first call; every answer names the remote host, and none of them counts."""
+    key = made.approved_window()
+    made.candidate.behaviour = Behaviour(ttft_ms=2, itl_ms=0.5, tokens=6, fault="remote-model")
+    collected = collect.collect(made.home, key, show=lambda _: None)
+    assert collected.states == {"success": 2, "failure": 2}
+    collect.publish(made.home, key)
+    close.close(made.home, key)
+    with connect(made.home.root) as session:
+        seen = session.execute(
+            "SELECT role, status, count(*), any_value(failure_category) FROM traces GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+    assert seen == [("candidate", "failure", 2, "protocol-violation"), ("champion", "success", 2, None)]
+    report = assess.assess(made.home, key)
+    [found] = report.comparisons
+    assert found.failures.difference == 1.0
+    assert found.verdict in ("undecided", "worse")

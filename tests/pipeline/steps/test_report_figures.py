@@ -14,6 +14,8 @@ from tasc_pipeline.warehouse.report import brief, number
 from tasc_pipeline.warehouse.report_data import load
 from tests.support.window import World, world
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str, str]]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -72,53 +75,59 @@ def spends(made: World) -> dict[str, Spend]:
 # --- forty-eight hours --------------------------------------------------------------------------------------------------
 
 
-def tick(made: World, at: datetime) -> list[dict[str, str]] | str:
-    """One tick of the schedule: the configs that it requests, or why it requests none."""
-    with dg.build_schedule_context(
-        instance=dg.DagsterInstance.ephemeral(),
-        scheduled_execution_time=at,
-        resources={"state": StateFolder(root=str(made.home.root))},
-    ) as context:
-        data = hourly_windows.evaluate_tick(context)
-    if data.run_requests:
-        return [dict(item.run_config["ops"][PREPARE_OP]["config"]) for item in data.run_requests]
-    return str(data.skip_message)
+def ticks(made: World, hours: list[datetime]) -> Iterator[dict[str, str] | str]:
+    """What the schedule says hour by hour: the config of the run that it requests, or why it requests none."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        for at in hours:
+            with dg.build_schedule_context(
+                instance=instance,
+                scheduled_execution_time=at,
+                resources={"state": StateFolder(root=str(made.home.root))},
+            ) as context:
+                data = hourly_windows.evaluate_tick(context)
+            if not data.run_requests:
+                yield str(data.skip_message)
+                continue
+            [request] = data.run_requests
+            yield dict(request.run_config["ops"][PREPARE_OP]["config"])
 
 
 def test_an_hourly_comparison_runs_unattended_for_48_hours_stops_at_its_ceiling_and_says_so(made: World) -> None:
     clock = MovedClock()
     first = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    authorized(made.home, windows_per_day=4, windows_in_all=6, calls_per_day=60, output_tokens_per_day=1_000)
+    hours = [first + hour * HOUR for hour in range(48)]
+    authorized(made.home, windows_per_day=14, windows_in_all=24, calls_per_day=84, output_tokens_per_day=1_000)
     no_operator(made)
     keys_of: list[str] = []
-    skipped: dict[str, int] = {}
-    for hour in range(48):
-        at = first + hour * HOUR
+    skipped: Counter[str] = Counter()
+    asked = ticks(made, hours)
+    for at in hours:
         clock.move_to(at)
-        [line] = study_lines(made.home, format_timestamp(at))
-        if hour in (0, 5, 47):
-            shown = tick(made, at)
-            assert shown == (line.refusal or [{"study": "first", "at": format_timestamp(at)}])
-        if line.refusal is not None:
-            skipped[line.refusal] = skipped.get(line.refusal, 0) + 1
+        requested = next(asked)
+        if isinstance(requested, str):
+            skipped[requested] += 1
             continue
-        key = prepare_window(made.home, "first", format_timestamp(at), clock.now(), lead_s=0.05).window_key
-        assert collected(made, key, clock).states == {"success": 4}
+        assert requested == {"study": "first", "at": format_timestamp(at)}
+        key = prepare_window(made.home, requested["study"], requested["at"], clock.now(), lead_s=0.05).window_key
+        assert collect.collect(made.home, key, show=nothing, clock=clock).states == {"success": 4}
+        assert close.close(made.home, key, now=clock.now).link.counts.accepted == 4
         keys_of.append(key)
-    assert len(keys_of) == 6 == len(set(keys_of)), "four on the first day, two more until the end of all"
-    assert made.inference_calls == (18, 18), "two cases and one warm-up call each, six times"
+    assert len(keys_of) == 24 == len(set(keys_of)), "fourteen on the first day, ten more until the end of all"
+    assert made.inference_calls == (72, 72), "two cases and one warm-up call each, in every window"
     day = [f"{first + timedelta(days=index):%Y-%m-%d}" for index in range(2)]
     assert skipped == {
-        f"first/hourly: ceilings.windowsPerDay: 4 of 4 windows are spent on {day[0]}; 1 more would be 1 too many (rule: at "
-        f"most 4 windows per UTC day) -> wait until {day[1]}T00:00:00.000Z, or allow more: tasc authorize new first": 20,
-        "first/hourly: ceilings.windowsInAll: 6 of 6 windows are spent in all; 1 more would be 1 too many (rule: at most "
-        "6 windows in all) -> allow more: tasc authorize new first": 22,
+        f"first/hourly: ceilings.windowsPerDay: 14 of 14 windows are spent on {day[0]}; 1 more would be 1 too many (rule: "
+        f"at most 14 windows per UTC day) -> wait until {day[1]}T00:00:00.000Z, or allow more: tasc authorize new first": 10,
+        "first/hourly: ceilings.windowsInAll: 24 of 24 windows are spent in all; 1 more would be 1 too many (rule: at "
+        "most 24 windows in all) -> allow more: tasc authorize new first": 14,
     }
     assert set(spends(made)) == set(keys_of) and set(spends(made).values()) == {Spend(1, 6, 26, 0, None)}
     [status] = study_lines(made.home, format_timestamp(clock.now()))
-    assert status.authorization_id is None and "6 of 6 windows are spent in all" in str(status.refusal)
-    with pytest.raises(NotAuthorized, match="6 of 6 windows are spent in all"):
+    assert status.authorization_id is None and "24 of 24 windows are spent in all" in str(status.refusal)
+    with pytest.raises(NotAuthorized, match="24 of 24 windows are spent in all"):
         prepared(made, clock.now(), clock)
+    assert made.inference_calls == (72, 72)
+    collect.publish(made.home, keys_of[-1])
     report = assess.assess(made.home, keys_of[-1])
     assert report.comparisons[0].verdict in ("undecided", "no-worse", "worse") and report.window_key == keys_of[-1]
     assert verify.verify_window(made.home, keys_of[-1])[0].startswith(
@@ -335,6 +344,60 @@ def test_a_second_run_that_is_refused_gives_back_nothing_of_what_the_first_has_r
     assert spends(made) == {key: Spend()}
     with window_reserved(made.home, approved, at):
         assert spends(made) == {key: worst}, "reserved again by whoever sends after that"
+
+
+def test_what_one_run_gives_back_is_not_free_while_another_holds_it(made: World) -> None:
+    """Six runs of one window come at once; three are refused, and their ceiling is not there for another window."""
+    authorized(made.home, calls_per_day=6)
+    key, at = prepared(made), format_timestamp(now())
+    approved, worst = collect.load_approved(made.home, key), Spend(1, 6, 34, 0, None)
+    other = collect.load_approved(made.home, prepared(made, now() + HOUR))
+    all_in, stay = threading.Barrier(6), threading.Event()
+
+    def run(*, leaves_early: bool) -> None:
+        with pytest.raises(InputError, match="refused"), window_reserved(made.home, approved, at):
+            all_in.wait(60)
+            assert leaves_early or stay.wait(60)
+            raise InputError("refused")
+
+    with ThreadPoolExecutor(6) as pool:
+        early = [pool.submit(run, leaves_early=True) for _ in range(3)]
+        late = [pool.submit(run, leaves_early=False) for _ in range(3)]
+        for future in early:
+            future.result(60)
+        assert spends(made) == {key: worst}, "three runs may still be waiting for the window's start"
+        with pytest.raises(NotAuthorized, match="6 of 6 calls are spent"), window_reserved(made.home, other, at):
+            pass
+        stay.set()
+        for future in late:
+            future.result(60)
+    assert spends(made) == {key: Spend()}
+    with window_reserved(made.home, other, at):
+        assert spends(made) == {key: Spend(), other.window_key: worst}
+
+
+def test_a_ledger_that_forgot_a_window_that_was_sent_pays_for_nothing_more(made: World) -> None:
+    """Whoever writes the state folder puts an older copy in its place, and the ceiling would be free again."""
+    authorized(made.home, windows_per_day=1)
+    key = prepared(made)
+    collected(made, key)
+    shutil.rmtree(made.home.ledger("first"))
+    another = collect.load_approved(made.home, prepared(made, now() + HOUR))
+    with pytest.raises(NotAuthorized, match="the ledger is an older copy") as refused:
+        collect.collect(made.home, another.window_key, show=nothing)
+    assert refused.value.field == key and "restore the newest studies/first/ledger" in str(refused.value.way_out)
+    assert made.inference_calls == (3, 3) and spends(made) == {}
+
+
+def test_a_reservation_of_a_run_that_died_stays_whatever_a_later_run_gives_back(made: World) -> None:
+    authorized(made.home)
+    key, at = prepared(made), format_timestamp(now())
+    approved, worst = collect.load_approved(made.home, key), Spend(1, 6, 34, 0, None)
+    with pytest.raises(KeyboardInterrupt), window_reserved(made.home, approved, at):
+        raise KeyboardInterrupt
+    with pytest.raises(InputError, match="later"), window_reserved(made.home, approved, at):
+        raise InputError("later")
+    assert spends(made) == {key: worst}
 
 
 def test_calls_that_were_sent_count_though_the_reservation_was_given_back(made: World) -> None:

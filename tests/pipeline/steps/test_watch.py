@@ -15,11 +15,15 @@ from tasc_collector.shadow.progress import Snapshot
 from tasc_pipeline.cli import show_progress
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.instance import add_partition, instance_of
-from tasc_pipeline.steps import assess, close, collect
+from tasc_pipeline.steps import assess, close, collect, verify
+from tasc_pipeline.steps.export import export_traces
+from tasc_pipeline.steps.privacy import search
 from tasc_pipeline.steps.probe_rounds import passive_probes, probe_passively
 from tasc_pipeline.steps.watch import also_watching, counted, watching
 from tasc_pipeline.warehouse.compaction import compact
 from tests.support.window import World, world
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture
@@ -90,6 +94,53 @@ def test_a_second_watcher_is_told_at_its_own_pace() -> None:
     assert seldom == []
 
 
+def test_a_silent_step_is_told_again_with_the_time_that_passed() -> None:
+    seen: list[Snapshot] = []
+    reminded = threading.Semaphore(0)
+
+    def show(snapshot: Snapshot) -> None:
+        seen.append(snapshot)
+        reminded.release()
+
+    with also_watching(show, every_s=0.05):
+        counted("publishing", 8)(3)
+        for _ in range(4):
+            assert reminded.acquire(timeout=30), "one at every interval, though nothing was told since"
+    third, fourth = seen[2:4]  # at most the first two were told by the work itself
+    assert (third.what, third.done, third.total) == (fourth.what, fourth.done, fourth.total) == ("publishing", 3, 8)
+    assert third.elapsed_s < fourth.elapsed_s
+
+
+def test_a_later_piece_of_work_is_told_after_a_longer_one() -> None:
+    seen: list[str] = []
+    with also_watching(lambda snapshot: seen.append(snapshot.what), every_s=0.0):
+        counted("long", 2)(2)
+        counted("short", 2)(1)
+    assert seen == ["long", "long", "short", "short"]
+
+
+def test_every_command_that_reads_a_whole_window_tells_how_far_it_is(made: World, tmp_path: Path) -> None:
+    key = made.approved_window()
+    collect.collect(made.home, key, show=nothing)
+    collect.publish(made.home, key)
+    for work, told in (
+        (lambda: close.close(made.home, key), {"reading executions"}),
+        (
+            lambda: verify.verify_window(made.home, key),
+            {"reading executions", "verifying executions", "comparing tables"},
+        ),
+        (lambda: list(export_traces(made.home, key)), {"reading executions"}),
+        (lambda: search([made.home.window(key)], ["nothing like this"]), {"searching files"}),
+    ):
+        seen: list[Snapshot] = []
+        with watching(seen.append):
+            work()
+        assert {each.what for each in seen} == told
+        for what in told:
+            *_, (done, total) = steps(seen, what)
+            assert done == total == (12 if "executions" in what else total) > 0
+
+
 def test_a_line_has_done_and_total_rate_and_time_left() -> None:
     snapshot = Snapshot(20, 80, 4, {"success": 19, "failure": 1}, 10.0)
     assert show_progress.line_of(snapshot) == "20/80  2.0/s, 30 s left  failure 1  success 19"
@@ -124,11 +175,13 @@ def test_without_a_terminal_a_line_comes_even_while_one_step_takes_long(monkeypa
 
 
 def test_dagster_gets_observations_with_the_same_numbers(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasc_pipeline import checks
     from tasc_pipeline.assets import collection
     from tasc_pipeline.definitions import defs
 
     monkeypatch.setenv("TASC_HOME", str(made.home.root))
-    monkeypatch.setattr(collection, "OBSERVE_EVERY_S", 0.0)
+    for module in (collection, checks):
+        monkeypatch.setattr(module, "OBSERVE_EVERY_S", 0.0)
     key = made.approved_window()
     add_partition(made.home, key)
     with instance_of(made.home) as instance:
@@ -138,10 +191,18 @@ def test_dagster_gets_observations_with_the_same_numbers(made: World, monkeypatc
         for event in result.all_events
         if event.event_type == dg.DagsterEventType.ASSET_OBSERVATION
     ]
-    assert {str(each.asset_key.to_user_string()) for each in observed} == {"accepted_traces"}
+    assert {str(each.asset_key.to_user_string()) for each in observed} == {"accepted_traces", "window_manifests"}
     last = {str(each.metadata["what"].value): each.metadata for each in observed}
     assert (last["collecting"]["done"].value, last["collecting"]["total"].value) == (12, 12)
     [publishing] = [each for name, each in last.items() if name.startswith("publishing")]
     assert publishing["done"].value == publishing["total"].value
     assert {each.partition for each in observed} == {key}
-    assert all({"rate_per_s", "left_s"} <= set(each.metadata) for each in observed)
+    for name in ("verifying executions", "reading executions"):
+        assert (last[name]["done"].value, last[name]["total"].value) == (12, 12)
+    tables = last["comparing tables"]
+    assert tables["done"].value == tables["total"].value > 5
+    for each in observed:
+        told = each.metadata
+        assert ("rate_per_s" in told, "left_s" in told) == (told["done"].value > 0,) * 2, (
+            "unknown is absent, never zero"
+        )

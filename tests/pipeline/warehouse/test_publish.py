@@ -15,9 +15,9 @@ from tasc_pipeline.warehouse.database import build_views, connect
 from tasc_pipeline.warehouse.disk import Disk
 from tasc_pipeline.warehouse.errors import PartCorruptError, WarehouseError
 from tasc_pipeline.warehouse.manifests import published, read_window, verify_parts, window_keys
-from tasc_pipeline.warehouse.parquet import read_parquet
+from tasc_pipeline.warehouse.parquet import equal_rows, read_parquet, row_group_rows, sorted_rows
 from tasc_pipeline.warehouse.publish import publish
-from tasc_pipeline.warehouse.schemas import TRACES
+from tasc_pipeline.warehouse.schemas import ENVELOPES, TRACES
 
 KEY = "w1.r01-0a1b2c3d"
 
@@ -248,3 +248,34 @@ def test_a_part_that_comes_back_is_not_deleted(house, make_rows) -> None:
     house.build()
     assert first.exists()
     assert [path.name for path in first.parent.glob("part-*")] == [first.name]
+
+
+def test_rows_that_come_a_few_at_a_time_give_the_same_part(house, make_rows) -> None:
+    whole = sorted_rows(TRACES, TRACES.from_rows(make_rows(cases=30)))
+    at_once = house.publish_traces(KEY, make_rows(cases=30)).read_bytes()
+    pieces = [whole.slice(start, 7) for start in range(0, whole.num_rows, 7)]
+    part = publish(house.root, "traces", KEY, iter([*pieces, TRACES.empty()]), sign=house.signer, clock=house.clock)
+    assert part.rows == 60
+    assert house.root.joinpath("traces", f"window_key={KEY}", part.file).read_bytes() == at_once
+
+
+def test_rows_that_do_not_follow_each_other_are_refused(house, make_rows) -> None:
+    whole = sorted_rows(TRACES, TRACES.from_rows(make_rows(cases=4)))
+    for pieces in ([whole.slice(4), whole.slice(0, 4)], [TRACES.from_rows(list(reversed(make_rows(cases=4))))]):
+        with pytest.raises(InputError, match="rows are out of the table's order"):
+            publish(house.root, "traces", KEY, iter(pieces), sign=house.signer, clock=house.clock)
+    assert window_keys(house.root, "traces") == ()
+
+
+def test_equal_rows_are_counted_however_they_are_cut(make_rows) -> None:
+    whole = TRACES.from_rows(make_rows(cases=10))
+    cut = [whole.slice(0, 3), TRACES.empty(), whole.slice(3)]
+    assert equal_rows([whole], iter(cut)) == 20
+    assert equal_rows([], [TRACES.empty()]) == 0
+    assert equal_rows([whole], cut[:1]) is None
+    assert equal_rows([whole.slice(0, 3)], cut) is None
+    assert equal_rows([whole], [whole.slice(1), whole.slice(0, 1)]) is None
+
+
+def test_groups_of_whole_records_are_smaller() -> None:
+    assert (row_group_rows(ENVELOPES), row_group_rows(TRACES)) == (15_360, 122_880)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tasc_collector.contracts.evidence import EvaluatorEvidence
-from tasc_collector.contracts.observations import DeviceSnapshotRecord, MetricsScrape
+from tasc_collector.contracts.observations import DeviceSnapshotRecord
 from tasc_collector.contracts.operations import Notice
 from tasc_collector.contracts.signed import Signature
 from tasc_pipeline.warehouse import record_rows
@@ -10,33 +10,6 @@ KEY = "w1.r01-0a1b2c3d"
 DIGEST = "sha256:" + "1" * 64
 SIGNATURE = Signature(authority_key_id="collector", signature="A" * 86)
 AT = "2026-11-29T12:00:00.000Z"
-
-
-def test_a_scrape_gives_one_row_per_metric_and_null_where_the_server_says_nothing() -> None:
-    scrape = MetricsScrape.from_value(
-        {
-            "version": "tasc-metrics-scrape-v1",
-            "windowKey": KEY,
-            "endpointAlias": "champion",
-            "endpointBindingDigest": DIGEST,
-            "phase": "during",
-            "scrapedAt": AT,
-            "tookNs": 2_500_000,
-            "values": [
-                {"metric": "requests-running", "labels": [], "value": 3.0},
-                {"metric": "kv-cache-usage", "labels": [["engine", "0"], ["model_name", "m"]], "value": None},
-            ],
-            "histograms": [],
-            "ignoredSamples": 0,
-            "nonFiniteSamples": 0,
-            "signature": SIGNATURE.to_json(),
-        }
-    ).record
-    rows = record_rows.metric_samples_table(KEY, [scrape]).to_pylist()
-    assert [(row["metric"], row["labels"], row["value"], row["took_ms"]) for row in rows] == [
-        ("requests-running", "", 3.0, 2.5),
-        ("kv-cache-usage", "engine=0,model_name=m", None, 2.5),
-    ]
 
 
 def test_a_snapshot_keeps_null_and_zero_apart_and_shows_no_path() -> None:

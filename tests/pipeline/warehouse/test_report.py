@@ -10,7 +10,7 @@ from tasc_collector.contracts.report import FairnessItem
 from tasc_pipeline.warehouse import charts, connect, record_rows
 from tasc_pipeline.warehouse.publish import publish
 from tasc_pipeline.warehouse.report import render_report
-from tasc_pipeline.warehouse.report_data import ServerLatency, load
+from tasc_pipeline.warehouse.report_data import HarnessScore, Series, ServerLatency, load
 from tasc_pipeline.warehouse.schemas import DEVICE_SAMPLES
 from tasc_pipeline.warehouse.tables_collection import DeviceSampleRow
 from tasc_pipeline.warehouse.window_report import render_window
@@ -47,8 +47,8 @@ def test_the_sentence_comes_first_with_a_word_and_a_symbol(rendered) -> None:
 
 def test_every_figure_of_the_record_is_shown_with_interval_margin_and_verdict(rendered) -> None:
     for cells in (
-        ("TTFT median ratio", "0.79", "0.76 to 0.83 (95 %)", "≤ 1.05", "● no-worse", "76 / 20", "0.02"),
-        ("ITL median ratio (shown only)", "1.09", "1.07 to 1.12 (95 %)", "≤ 1.05", "✖ worse", "76 / 20", "0.02"),
+        ("TTFT median ratio", "0.79", "0.76 to 0.83 (95 %)", "≤ 1.05", "● no-worse", "76 / 20", "±2 %"),
+        ("ITL median ratio (shown only)", "1.09", "1.07 to 1.12 (95 %)", "≤ 1.05", "✖ worse", "76 / 20", "±2 %"),
         (
             "failure rate difference",
             "0.025",
@@ -56,7 +56,7 @@ def test_every_figure_of_the_record_is_shown_with_interval_margin_and_verdict(re
             "≤ 0.05",
             "◆ undecided",
             "78 / 20",
-            "not available",
+            "unavailable",
         ),
     ):
         assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" in rendered.html
@@ -66,10 +66,22 @@ def test_every_figure_of_the_record_is_shown_with_interval_margin_and_verdict(re
 def test_the_tiles_say_what_a_reader_takes_away(rendered) -> None:
     tiles = re.findall(r'<div class="tile (\w+)">(.*?)</div>', rendered.html)
     texts = [(tone, re.sub(r"(<[^>]+>)+", "|", tile).strip("|")) for tone, tile in tiles]
-    assert texts[0] == ("good", "TTFT, median|170 → 136 ms|ratio 0.79 (0.76 to 0.83), margin 1.05|● no-worse")
-    assert texts[1] == ("bad", "TPOT, median|9.9 → 9.9 ms|ratio 1.1 (1.08 to 1.12), margin 1.05|✖ worse")
-    assert texts[-1] == ("open", "Failure rate|0 % → 2.5 %|2.5 % more (-1 to 6 %), margin 5 %|◆ undecided")
-    assert "| TTFT, median | 170 → 136 ms | ratio 0.79 (0.76 to 0.83), margin 1.05 | ● no-worse |" in rendered.markdown
+    assert texts[0] == (
+        "good",
+        "TTFT, median|170 → 136 ms|ratio 0.79 (0.76 to 0.83), margin 1.05, noise floor ±2 %|● no-worse",
+    )
+    assert texts[1] == (
+        "bad",
+        "TPOT, median|9.9 → 9.9 ms|ratio 1.1 (1.08 to 1.12), margin 1.05, noise floor ±2 %|✖ worse",
+    )
+    assert texts[-1] == (
+        "open",
+        "Failure rate|0 % → 2.5 %|2.5 % more (-1 to 6 %), margin 5 %, noise floor unavailable|◆ undecided",
+    )
+    assert (
+        "| TTFT, median | 170 → 136 ms | ratio 0.79 (0.76 to 0.83), margin 1.05, noise floor ±2 % | ● no-worse |"
+        in rendered.markdown
+    )
 
 
 def test_a_quantity_that_one_side_alone_reports_is_not_called_balanced(home) -> None:
@@ -117,6 +129,20 @@ def test_profiles_differ_by_dash_and_mark_not_only_by_colour(home) -> None:
     assert len(dashes) == 1
     assert svg.count("vllm-0-26-0 (champion)") == 1
     assert svg.count("vllm-0-33-0 (candidate)") == 1
+
+
+def test_small_numbers_on_an_axis_keep_their_digits(home) -> None:
+    with connect(home) as session:
+        data = load(session, KEY)
+    usage = Series("kv-cache-usage of champion", "", ((0.0, 0.001), (1.0, 0.009)))
+    texts = re.findall(r">([0-9.]+)</text>", charts.strip(replace(data, strip=(usage,)), width_px=1070))
+    assert {text for text in texts if text.startswith("0.00")} == {"0.000", "0.004", "0.008"}
+
+
+def test_a_caption_never_makes_a_figure_wider_than_its_picture(rendered) -> None:
+    limits = re.findall(r'<figure style="max-width:min\(([0-9.]+)px,100%\)">', rendered.html)
+    assert set(limits) == {"526", "1070"}
+    assert len(limits) == rendered.html.count("<figure")
 
 
 def test_the_page_asks_nothing_of_anyone_and_escapes_what_it_shows(home) -> None:
@@ -224,4 +250,18 @@ def test_what_the_servers_measured_themselves_stands_in_a_table_where_they_do(ho
     shown = render_report(sample_warehouse.assessment(KEY), replace(data, servers=(measured,)))
     assert "| champion, TTFT | 40 | 12.5 | 48 |" in shown.markdown
     assert "What the servers say of themselves" in shown.html
+    whole = replace(measured, count=50, lowest_ms=60_000.0)
+    coarse = render_report(sample_warehouse.assessment(KEY), replace(data, servers=(whole,))).html
+    assert "all 50 observations lie in the lowest bucket of its histogram, below 60,000 ms" in coarse
+    assert "95th percentile</th>" not in coarse
     assert "What the servers say of themselves" not in rendered.html
+
+
+def test_scores_of_a_harness_are_told_apart_from_gates(home, rendered) -> None:
+    with connect(home) as session:
+        data = load(session, KEY)
+    score = HarnessScore("candidate-vllm", "lm-evaluation-harness", "acc,none", 200, 0.625)
+    shown = render_report(sample_warehouse.assessment(KEY), replace(data, harness=(score,)))
+    assert "| candidate-vllm | lm-evaluation-harness | acc,none | 200 | 0.625 |" in shown.markdown
+    assert "Scores of other answers, in no gate" in shown.html
+    assert "Scores of other answers, in no gate" not in rendered.html

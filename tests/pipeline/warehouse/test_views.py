@@ -149,7 +149,9 @@ def test_a_copied_folder_works_and_the_database_file_is_only_read(house, make_ro
         "import duckdb; session = duckdb.connect('warehouse.duckdb', read_only=True)\n"
         "print(session.execute('SELECT count(*) FROM traces').fetchone()[0])"
     )
-    ran = subprocess.run([sys.executable, "-c", script], cwd=copy, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=copy, capture_output=True, text=True, check=True, timeout=120
+    )
     assert ran.stdout == "4\n"
 
 
@@ -177,6 +179,7 @@ def test_the_shell_opens_tasc_sql_from_the_state_folder(house, make_rows) -> Non
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,
     )
     assert ran.stdout.split() == ["n", "2"]
 

@@ -234,3 +234,31 @@ def test_replicates_make_a_case_more_exact_and_not_more_important() -> None:
     ]
     one, two = decided(single), decided([*single, *again])
     assert gate(two, "minimum-mean-score").actual == gate(one, "minimum-mean-score").actual
+
+
+def test_percentiles_of_itl_and_tpot_are_those_worked_out_by_hand() -> None:
+    """A hundred groups of one call each: the 95th of 100 values, and Clopper and Pearson's bounds of 5 % of 100 calls.
+
+    At 95 % confidence none of 100 beyond a value bounds the share to 3.6 %, one to 5.4 %: the upper end is the largest value.
+    Eleven of 100 beyond do not leave 5 % possible: the lower end is no lower than the ninetieth value.
+    """
+    found = []
+    for row in rows(7):
+        place = int(row.observation.case_id[-3:]) + 1
+        slower = 3.0 if row.observation.profile_id == "candidate" else 1.0
+        observation = replace(row.observation, itl_p50_ms=slower * place, tpot_ms=2 * slower * place)
+        found.append(replace(row, observation=observation))
+    decision = decided(found).decision
+    assert decision is not None
+    shown = {(item.id, item.side): item for item in decision.figures}
+    for name, side, step in (
+        ("p95-itl", "champion", 1),
+        ("p95-itl", "policy", 3),
+        ("p95-tpot", "champion", 2),
+        ("p95-tpot", "policy", 6),
+    ):
+        item = shown[name, side]
+        assert item.interval is not None
+        assert (item.estimate, item.interval.high) == (95 * step, 100 * step)
+        assert item.interval.low is not None and 90 * step <= item.interval.low < 95 * step
+        assert (item.unit, item.evidence_class, item.executions) == ("ms", "measured", 100)

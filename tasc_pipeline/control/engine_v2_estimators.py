@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from tasc_collector.errors import InputError
-from tasc_pipeline.control.engine_random import indices
+from tasc_pipeline.control.engine_v2_random import indices
 from tasc_pipeline.control.identifiers import Codes
 from tasc_pipeline.control.pairing import Floats
 

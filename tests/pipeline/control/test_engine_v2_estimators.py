@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc_collector.errors import InputError
-from tasc_pipeline.control.engine_estimators import (
+from tasc_pipeline.control.engine_v2_estimators import (
     case_medians,
     check_size,
     grouped_interval,
@@ -17,7 +17,7 @@ from tasc_pipeline.control.engine_estimators import (
     weighted_mean,
     weighted_quantile,
 )
-from tasc_pipeline.control.engine_random import bootstrap_seed, indices, uniforms
+from tasc_pipeline.control.engine_v2_random import bootstrap_seed, indices, uniforms
 
 FINITE = st.floats(-1, 1, allow_nan=False, width=32)
 WEIGHT = st.floats(0.001953125, 50, allow_nan=False, width=32)

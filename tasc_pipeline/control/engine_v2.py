@@ -3,11 +3,11 @@
 Procedure:
 
 1. Every envelope passes ``trace_checks``; evidence was checked against the operator's snapshot; both are joined
-   (``joining``) and the joined table is digested (``engine_dataset``). All executions are of the phase's split.
+   (``joining``) and the joined table is digested (``engine_v2_dataset``). All executions are of the phase's split.
 2. Stale reasons. With any of them the decision is ``STALE`` and nothing is computed.
 3. Orphan, duplicate or conflicting rows, a trace outside the window, or evidence later than its watermark: no decision,
    an error that names the first rule.
-4. The expert-only control and every policy are replayed and assessed (``replay``, ``engine_gates``).
+4. The expert-only control and every policy are replayed and assessed (``replay``, ``engine_v2_gates``).
 5. Development tries every policy of the protocol's space and nominates, of those that pass, the cheapest, then the one
    with the lowest 95th percentile end to end, then the lowest digest. Holdout and window judge the one frozen policy.
 
@@ -32,10 +32,10 @@ from tasc_collector.contracts.protocol import CapacityGate, ExperimentProtocol
 from tasc_collector.contracts.scalars import timestamp_ms
 from tasc_collector.errors import DigestMismatch, InputError
 from tasc_collector.shadow.membership import exclusion
-from tasc_pipeline.control.engine_dataset import Dataset, Sources, dataset_of
-from tasc_pipeline.control.engine_gates import Setting, assess_candidate, stale_candidate
-from tasc_pipeline.control.engine_random import bootstrap_seed
-from tasc_pipeline.control.joined_rows import SPLITS, JoinedRows, Problem
+from tasc_pipeline.control.engine_v2_dataset import Dataset, Sources, dataset_of
+from tasc_pipeline.control.engine_v2_gates import Setting, assess_candidate, stale_candidate
+from tasc_pipeline.control.engine_v2_random import bootstrap_seed
+from tasc_pipeline.control.joined_rows import SPLITS, Executions, JoinedRows, Problem
 from tasc_pipeline.control.joining import join
 from tasc_pipeline.control.record_columns import evidence_of, executions_of
 from tasc_pipeline.control.replay import replay
@@ -78,21 +78,38 @@ def table_of(sources: Sources, *, verified: bool = False) -> Table:
         SignatureError: a signature is not the study's.
     """
     check_traces(sources.traces, sources.terms, verified=verified)
-    executions = executions_of(sources.traces, sources.terms.protocol)
+    return joined_table(sources, executions_of(sources.traces, sources.terms.protocol))
+
+
+def joined_table(sources: Sources, executions: Executions) -> Table:
+    """Join and digest what was checked.
+
+    Args:
+        sources: envelopes and checked evidence.
+        executions: the envelopes' columns, in their order.
+
+    Raises:
+        InputError: executions that must share a fact do not.
+    """
     rows = join(executions, evidence_of(sources.receipts, sources.terms))
-    return Table(sources, rows, dataset_of(rows, sources))
+    return Table(sources, rows, dataset_of(rows, executions, sources))
 
 
-def assess_development(table: Table, context: AssessmentContext) -> AssessmentDecision:
+def assess_development(table: Table, context: AssessmentContext, *, issued_at: str | None = None) -> AssessmentDecision:
     """Try every policy of the protocol's space on development traces.
+
+    Args:
+        table: of development traces.
+        context: clock and trust.
+        issued_at: when the policies were issued, where a study issued them before its first window; the original issues
+            them as of the assessment.
 
     Raises:
         InputError: see step 3, or a row of another split.
     """
     protocol = table.sources.terms.protocol
-    return _assess(
-        table, context, Setting(protocol, None, "development"), policy_space(protocol, _issued_at(protocol, context))
-    )
+    policies = policy_space(protocol, issued_at or _issued_at(protocol, context))
+    return _assess(table, context, Setting(protocol, None, "development"), policies)
 
 
 def assess_holdout(table: Table, context: AssessmentContext, nomination: AssessmentDecision) -> AssessmentDecision:

@@ -33,7 +33,7 @@ from tasc_collector.contracts.decision import (
 from tasc_collector.contracts.manifest import CapacityReported, WindowManifest
 from tasc_collector.contracts.policy import PolicyBundle
 from tasc_collector.contracts.protocol import CapacityGate, ExperimentProtocol
-from tasc_pipeline.control.engine_estimators import (
+from tasc_pipeline.control.engine_v2_estimators import (
     P95,
     case_medians,
     grouped_interval,
@@ -42,8 +42,8 @@ from tasc_pipeline.control.engine_estimators import (
     weighted_mean,
     weighted_quantile,
 )
-from tasc_pipeline.control.engine_random import bootstrap_seed
-from tasc_pipeline.control.engine_rows import evidence_class, replay_rows
+from tasc_pipeline.control.engine_v2_random import bootstrap_seed
+from tasc_pipeline.control.engine_v2_rows import evidence_class, replay_rows
 from tasc_pipeline.control.identifiers import Codes, first_rows
 from tasc_pipeline.control.joined_rows import Backing, JoinedRows, Small
 from tasc_pipeline.control.pairing import Floats

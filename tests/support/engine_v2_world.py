@@ -16,8 +16,8 @@ from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
 from tasc_collector.shadow.membership import group_split
 from tasc_collector.signing import SigningKey
-from tasc_pipeline.control.engine import Table, table_of
-from tasc_pipeline.control.engine_dataset import Sources
+from tasc_pipeline.control.engine_v2 import Table, table_of
+from tasc_pipeline.control.engine_v2_dataset import Sources
 from tasc_pipeline.control.trace_checks import ProtocolTerms
 
 CREATED, EXPIRES, AS_OF = "2026-07-01T00:00:00.000Z", "2026-09-01T00:00:00.000Z", "2026-07-20T00:00:00.000Z"

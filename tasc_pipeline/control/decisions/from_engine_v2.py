@@ -15,9 +15,8 @@ from tasc_collector.contracts.report import (
     PolicyResult,
 )
 from tasc_pipeline.control.decisions import gates, words
-from tasc_pipeline.control.decisions.deciding import DecidedWindow
+from tasc_pipeline.control.decisions.reporting import DecidedWindow, window_report
 from tasc_pipeline.control.observations import Observation, ordered
-from tasc_pipeline.control.summaries import counts_of, missing_words, profile_summary, timing_warnings
 
 ENGINE = "tasc-assessment-engine-v2"
 
@@ -45,20 +44,46 @@ def report_of(
         cost_model_digest: of the plan's cost model.
         rejected: evidence that does not count, by reason.
     """
-    rows = ordered(observations)
+    again = f"tasc assess {window.window_key}"
+    result = result_of(decision, again, window.watermark, as_of=as_of, cost_model_digest=cost_model_digest)
+    return window_report(
+        window,
+        protocol,
+        result,
+        ordered(observations),
+        engine=ENGINE,
+        protocol_digest=decision.protocol_digest,
+        analysis_digest=analysis_digest,
+        as_of=as_of,
+        coverage=_shown(decision).coverage.evidence_coverage,
+        warnings=decision.warnings,
+        missing=words.missing(result, rejected, None),
+    )
+
+
+def result_of(
+    decision: AssessmentDecision, again: str, watermark: str, *, as_of: str, cost_model_digest: str | None
+) -> DecisionResult:
+    """The decision with its sentence, as a person reads it.
+
+    Args:
+        decision: as the engine gave it.
+        again: the command that makes the decision again, for the sentence.
+        watermark: evidence counts until then.
+        as_of: of the assessment context.
+        cost_model_digest: of the study's cost model.
+    """
     shown = _shown(decision)
     found = tuple(_gate(item, shown) for item in shown.gates)
     reasons = decision.stale_reasons or shown.rejection_reasons
     waits = "window-not-yet-sealed-at-assessment-time" in decision.stale_reasons
-    result = DecisionResult(
+    return DecisionResult(
         status=decision.status,
         policy_digest=shown.policy_digest,
         gates=found,
         reasons=tuple(sorted({reason.replace(":", ".") for reason in reasons})),
-        sentence=words.of_engine(
-            decision.status, shown.policy, found, reasons, window.window_key, as_of, window.watermark
-        ),
-        wait_until=window.watermark if waits else None,
+        sentence=words.of_engine(decision.status, shown.policy, found, reasons, again, as_of, watermark),
+        wait_until=watermark if waits else None,
         policies=tuple(
             PolicyResult(
                 policy_digest=item.policy_digest,
@@ -77,28 +102,6 @@ def report_of(
             cost_model_digest=cost_model_digest,
             window_manifest_digest=decision.window_manifest_digest,
         ),
-    )
-    return AssessmentReport(
-        engine=ENGINE,
-        study_id=window.study_id,
-        study_kind="decision",
-        window_key=window.window_key,
-        protocol_digest=decision.protocol_digest,
-        declaration_digest=window.declaration_digest,
-        plan_digest=window.plan_digest,
-        trace_set_digest=decision.trace_set_digest,
-        analysis_plan_digest=analysis_digest,
-        as_of=as_of,
-        counts=counts_of(rows),
-        coverage=shown.coverage.evidence_coverage,
-        profiles=(
-            profile_summary(rows, protocol.champion_profile_id, "champion"),
-            *(profile_summary(rows, name, "candidate") for name in sorted(protocol.candidate_profile_ids)),
-        ),
-        comparisons=(),
-        decision=result,
-        warnings=(*timing_warnings(rows), *decision.warnings),
-        missing=(*missing_words(rows), *words.missing(result, rejected, None)),
     )
 
 

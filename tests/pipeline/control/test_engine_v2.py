@@ -3,8 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
+from tasc_collector.canonical import canonical_bytes, sha256_hex
 from tasc_collector.contracts.decision import AssessmentDecision, CandidateAssessment
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EvaluatorEvidence
@@ -12,8 +14,10 @@ from tasc_collector.contracts.evidence_trust import EvidenceStatus
 from tasc_collector.contracts.manifest import CapacityReported, CapacityUnavailable, WindowManifest, membership_digest
 from tasc_collector.contracts.policy import control_policy, policy_space
 from tasc_collector.errors import InputError
-from tasc_pipeline.control.engine import assess_development, assess_window
-from tests.support.engine_world import (
+from tasc_pipeline.control.engine_v2 import assess_development, assess_window
+from tasc_pipeline.control.engine_v2_dataset import dataset_json
+from tasc_pipeline.control.record_columns import executions_of
+from tests.support.engine_v2_world import (
     AS_OF,
     CANDIDATE,
     CHAMPION,
@@ -253,6 +257,36 @@ def test_a_stale_table_with_problems_is_stale_and_still_has_its_own_identity() -
         assert decision.status == "STALE"
         digests.add(decision.dataset_digest)
     assert len(digests) == 9
+
+
+def test_the_table_is_hashed_as_the_canonical_json_that_it_is() -> None:
+    traces, receipts = both(*(pair(f"case-{number}", 0.25, 1.0, slices=["hard"], weight=2.5) for number in range(300)))
+    failed = trace("case-x", CANDIDATE, attempts=[attempt(CANDIDATE, **FAILED)])
+    unknown = trace("case-x", CHAMPION, attempts=[attempt(CHAMPION, **UNKNOWN)])
+    alone = trace("case-y", CHAMPION, signal=None)
+    found = table([*traces, failed, unknown, alone], [*receipts[:-1], receipt(alone, "abstained")])
+    given = executions_of(found.sources.traces, PROTOCOL.record)
+    data = b"".join(dataset_json(found.rows, given, found.sources))
+    value = orjson.loads(data)
+    assert canonical_bytes(value) == data
+    assert found.dataset.digest == f"sha256:{sha256_hex(data)}"
+    body = value["value"]
+    assert value["domain"] == "tasc/assessment-dataset/v2"
+    assert len(body["executions"]) == len(found.rows) == 603 and len(body["pairs"]) == 301
+    assert {item["outcome"]["kind"] for item in body["executions"]} == {
+        "scored",
+        "protocol-failure-zero",
+        "ambiguous-execution",
+        "abstained",
+        "missing-evidence",
+    }
+    assert body["executions"][0]["trace"] == found.sources.traces[found.rows.source[0]].value
+    assert [item["pairKey"] for item in body["pairs"]] == sorted(item["pairKey"] for item in body["pairs"])
+    assert body["counts"]["observedTrafficMass"] == 300 * 2.5 + 2
+    assert body["counts"]["slices"] == [{"sliceId": "hard", "caseReplicates": 300, "groups": 1}]
+    assert body["diagnostics"]["missingProfileExecutions"] == [
+        {"caseId": "case-y", "replicateId": "replicate-0", "missingProfileIds": [CANDIDATE]}
+    ]
 
 
 @pytest.mark.parametrize(

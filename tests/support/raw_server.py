@@ -87,6 +87,7 @@ class RawServer:
         self.connections = 0
         self.requests: list[bytes] = []
         self.stopping = threading.Event()
+        self._last: object = None
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
@@ -94,10 +95,10 @@ class RawServer:
     def _accept(self) -> None:
         while True:
             try:
-                sock, _ = self._listener.accept()
+                sock, peer = self._listener.accept()
             except OSError:
                 return
-            if self.stopping.is_set():
+            if peer == self._last:
                 sock.close()
                 return
             self.connections += 1
@@ -130,15 +131,19 @@ class RawServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stopping.set()
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            pass
+        with socket.socket() as last:  # every connection before it is accepted and counted, a reset one too
+            last.bind(("127.0.0.1", 0))
+            self._last = last.getsockname()
+            last.settimeout(5)
+            with contextlib.suppress(OSError):
+                last.connect(("127.0.0.1", self.port))
+            self._acceptor.join(5)
         self._listener.close()
         for sock in self._open:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
             with contextlib.suppress(OSError):
                 sock.close()
-        self._acceptor.join(5)
         for thread in self._threads:
             thread.join(5)
 

@@ -11,7 +11,7 @@ from tasc_compute.canonical import digest
 from tasc_compute.codec import to_json
 from tasc_compute.contracts import DeviceId, EngineRuntimeKind, LaunchPlan, LaunchRequest, NotSupported
 from tasc_compute.engines import engine
-from tasc_compute.engines.base import Dropped, named, normalised, spell
+from tasc_compute.engines.base import Dropped, meant, named, normalised, spell
 from tasc_compute.limits import DOCKER_SHM_BYTES
 from tasc_compute.redaction import MASK, is_secret_name
 from tasc_compute.visibility import DevicePlace, apply_devices, container_devices, docker_options, unplaced, unusable
@@ -41,8 +41,9 @@ def dropped_knobs(request: LaunchRequest) -> tuple[Dropped, ...]:
 
 def content_logging_flags(request: LaunchRequest) -> tuple[str, ...]:
     """Extra arguments and variables with which this engine would write prompts or answers into a log or file."""
-    given = {normalised(token) for token in request.extra_args} | set(request.env)
-    return tuple(sorted(given & engine(request.engine).logs_content))
+    spec = engine(request.engine)
+    flags = meant((normalised(token) for token in request.extra_args), spec.logs_content, abbreviates=spec.abbreviates)
+    return tuple(sorted(flags | (spec.logs_content & set(request.env))))
 
 
 def refusals(
@@ -65,7 +66,7 @@ def refusals(
         reasons.append(f"{spec.id} runs on this host only as {ways}; change the recipe's runtime")
     if request.runtime is EngineRuntimeKind.DOCKER and not (request.docker_image or spec.image(request.host)):
         reasons.append(f"{spec.id} has no image for {request.host.accelerator}; name one as docker_image")
-    if _PORT in named(request.extra_args):
+    if meant(named(request.extra_args), (_PORT,), abbreviates=spec.abbreviates):
         reasons.append(
             f"{_PORT} as an extra argument would leave the port that is leased; name it as the recipe's port"
         )

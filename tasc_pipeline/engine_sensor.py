@@ -19,7 +19,9 @@ ENGINE_INSTANCES = "engine_instances"
 engine_instances = dg.AssetSpec(
     ENGINE_INSTANCES,
     group_name="compute",
+    kinds={"json"},
     owners=OWNERS,
+    code_version="1",
     description="Engines that were launched on this host. Each observation is a change of one engine's state.",
 )
 

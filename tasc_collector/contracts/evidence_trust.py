@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
-from tasc_collector.canonical import digest
+from tasc_collector.canonical import canonical_bytes, sha256_hex
 from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.context import AssessmentContext
 from tasc_collector.contracts.evidence import (
@@ -73,20 +74,36 @@ class EvidenceReceipt:
     @property
     def source_digest(self) -> str:
         """Digest of this result as a member of a window's evaluator set; it depends on the context."""
-        return digest(
-            SOURCE_DOMAIN,
-            {
-                "kind": "authentic-verification-receipt",
-                "evidenceDigest": self.evidence_digest,
-                "status": self.status.value,
-                "trusted": self.trusted,
-                "assessedAt": self.context.as_of,
-                "assessmentContextDigest": self.context.context_digest,
-                "operatorTrustPolicySnapshotDigest": self.context.operator_trust_policy_snapshot_digest,
-                "evaluatorRevocationSnapshotDigest": self.context.evaluator_revocation_snapshot_digest,
-                "keyId": self.evidence.key_id,
-            },
+        context = self.context
+        frame = _source_frame(
+            self.status,
+            self.evidence.key_id,
+            context.as_of,
+            context.context_digest,
+            context.operator_trust_policy_snapshot_digest,
+            context.evaluator_revocation_snapshot_digest,
         )
+        return f"sha256:{sha256_hex(frame % self.evidence_digest.encode())}"
+
+
+@lru_cache(maxsize=256)
+def _source_frame(status: EvidenceStatus, key_id: str, as_of: str, context: str, trust: str, revocations: str) -> bytes:
+    """What the source digest of a piece of evidence is made over, with a place for the evidence's own digest.
+
+    The pieces of one window share all else. No id, instant or digest holds a percent sign.
+    """
+    value = {
+        "kind": "authentic-verification-receipt",
+        "evidenceDigest": "%b",
+        "status": status.value,
+        "trusted": status is EvidenceStatus.TRUSTED,
+        "assessedAt": as_of,
+        "assessmentContextDigest": context,
+        "operatorTrustPolicySnapshotDigest": trust,
+        "evaluatorRevocationSnapshotDigest": revocations,
+        "keyId": key_id,
+    }
+    return canonical_bytes({"domain": SOURCE_DOMAIN, "value": value})
 
 
 Verified = Callable[[str, str], bool]

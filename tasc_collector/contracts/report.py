@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from tasc_collector.contracts.base import Model, Record
+from tasc_collector.contracts.base import Model, Record, SparseModel
 from tasc_collector.contracts.reasons import ReasonCount
+from tasc_collector.contracts.rules import Omittable
 from tasc_collector.contracts.scalars import Count, Digest, Finite, NonNegative, Ratio, Slug, Timestamp, WindowKey
 
 Verdict = Literal["no-worse", "worse", "undecided"]
@@ -87,7 +88,7 @@ class RatioResult(Model):
     """Why the figure does not decide, in words; null where it does."""
 
 
-class FailureResult(Model):
+class FailureResult(SparseModel):
     """Paired difference of failure rates, candidate minus champion, with bounds for unknown and missing executions."""
 
     champion_rate: Ratio | None
@@ -102,8 +103,10 @@ class FailureResult(Model):
     groups: Count
     joint_low: Finite | None = None
     """Lower bound at a level shared among all deciding figures; beyond the margin, the candidate is worse."""
-    noise_floor: Ratio | None = None
-    """Difference that the champion shows against its own replicates, null with fewer than two."""
+    noise_floor: Omittable[Ratio] = None
+    """Difference that the champion shows against its own replicates, absent with fewer than two and in reports of engine 2."""
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"noiseFloor"})
 
 
 class FairnessItem(Model):

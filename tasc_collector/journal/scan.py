@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,6 +182,7 @@ def verify(
     *,
     expected_head: str | None = None,
     fs: FileSystem | None = None,
+    each: Callable[[JournalRecord], None] | None = None,
 ) -> VerificationReport:
     """Read everything and say what that proves.
 
@@ -193,6 +194,7 @@ def verify(
         key: journal key, or None to check chain and order without authenticity.
         expected_head: chain head of a signed manifest, 64 hex digits: proves that nothing is missing at the end.
         fs: where it lies; the real file system if None.
+        each: called with every record in order, as soon as it is found right.
 
     Raises:
         JournalCorrupt: a byte is wrong, or the head is not the expected one.
@@ -202,8 +204,12 @@ def verify(
     """
     fs = fs or OsFileSystem()
     reader = JournalReader(folder, binding, key, fs)
+    counts: Counter[RecordKind] = Counter()
     try:
-        counts = Counter(record.kind for record in reader.records())
+        for record in reader.records():
+            counts[record.kind] += 1
+            if each is not None:
+                each(record)
     except JournalCorrupt:
         refuse_if_owned(fs, folder)
         raise

@@ -14,7 +14,7 @@ from tasc_collector import limits
 from tasc_collector.canonical import digest
 from tasc_collector.errors import InputError
 
-_NUMBER = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
+_NUMBER = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,32})?(?:[eE][+-]?[0-9]{1,2})?")
 ARRIVALS_DOMAIN = "tasc/arrival-trace/v1"
 
 

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 
 from tasc_collector.contracts.fault import FaultReason
-from tasc_collector.errors import TascError
+from tasc_collector.errors import InputError, TascError
 from tasc_collector.shadow.scheduler import StopSignal
 
 Look = Callable[[], FaultReason | None]
@@ -65,6 +65,13 @@ class Standing:
             self.over = self.over or await asyncio.to_thread(look)
         except TascError as error:
             self.error = self.error or error
+            self._stop.request("unreadable-word")
+        except OSError:
+            self.error = self.error or InputError(
+                "it cannot be told whether this window may still be sent",
+                rule="its authorization, revocations and keys are readable",
+                way_out="check the state folder and its disk, then run the same command again",
+            )
             self._stop.request("unreadable-word")
         self._looked_ns = now
         if self.over is not None:

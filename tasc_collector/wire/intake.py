@@ -70,11 +70,11 @@ class Intake:
             return self._admit_some(chunk)
         return chunk
 
-    def take(self, size: int) -> bool:
-        """Count a chunk of this size in bytes, if the bounds and the rules allow it whole."""
-        if 0 < size <= self._room and self._chunks_left:
+    def take(self, size: int, chunks: int = 1) -> bool:
+        """Count so many chunks of this size in bytes together, if the bounds and the rules allow them whole."""
+        if 0 < size <= self._room and self._chunks_left >= chunks:
             self._room -= size
-            self._chunks_left -= 1
+            self._chunks_left -= chunks
             return True
         return False
 

@@ -24,6 +24,7 @@ from tasc_collector.wire.json import RECORD_JSON, parse_json
 R = TypeVar("R", bound=Record)
 
 _READ_SIZE: Final = 1024 * 1024
+_UNREADABLE: Final = ("cannot be read", "check the file and its disk")
 
 
 def read_record(cls: type[R], data: bytes, *, where: str | None = None) -> Parsed[R]:
@@ -80,14 +81,8 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
     Raises:
         InputError: missing, unreadable, a link, no regular file, or larger.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = _opened(path)
     try:
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        raise _open_error(path, error) from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _refusal(path, "not a regular file", "name the file itself")
         chunks, size = [], 0
         while chunk := os.read(descriptor, _READ_SIZE):
             size += len(chunk)
@@ -95,10 +90,41 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
                 raise _refusal(path, f"larger than {max_bytes} bytes", "split it, or name the right file")
             chunks.append(chunk)
     except OSError:
-        raise _refusal(path, "cannot be read", "check the file and its disk") from None
+        raise _refusal(path, *_UNREADABLE) from None
     finally:
         os.close(descriptor)
     return b"".join(chunks)
+
+
+def read_lines(path: Path, max_line_bytes: int) -> Iterator[bytes]:
+    """The whole lines of a regular file of any size, without their ends; a last line without one is torn and left out.
+
+    Raises:
+        InputError: as ``read_bounded``, but that a line is larger than ``max_line_bytes``.
+    """
+    with os.fdopen(_opened(path), "rb") as file:
+        while True:
+            try:
+                line = file.readline(max_line_bytes + 1)
+            except OSError:
+                raise _refusal(path, *_UNREADABLE) from None
+            if len(line) > max_line_bytes:
+                raise _refusal(path, f"a line is larger than {max_line_bytes} bytes", "restore the file")
+            if not line.endswith(b"\n"):
+                return
+            yield line[:-1]
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of a regular file; links are not followed at its name."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _open_error(path, error) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _refusal(path, "not a regular file", "name the file itself")
+    return descriptor
 
 
 def _open_error(path: Path, error: OSError) -> TascError:

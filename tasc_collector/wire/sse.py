@@ -179,14 +179,14 @@ class SseDecoder:
         if self._pending or self._intake.refused or self._start is not None or self._after_cr:
             return None
         strings = slot.fit_each(chunks) if len(max(chunks, key=len)) <= self._easy_bytes else None
-        if strings is None or not self._count(len(strings), sum(map(len, chunks))):
+        if strings is None or not self._count(len(strings), sum(map(len, chunks)), len(chunks)):
             return None
         return strings
 
-    def _count(self, events: int, size: int) -> bool:
+    def _count(self, events: int, size: int, chunks: int = 1) -> bool:
         """Count events of one line each; False, and nothing is counted, where a bound is near."""
         lines, events = self._lines + 2 * events, self._events + events
-        if lines > self._limits.max_lines or events > self._limits.max_events or not self._intake.take(size):
+        if lines > self._limits.max_lines or events > self._limits.max_events or not self._intake.take(size, chunks):
             return False
         self._lines, self._events = lines, events
         return True

@@ -7,13 +7,16 @@ metric map and its probes. The rules that every engine shares live here:
   above 0.
 - A knob without an equivalent, or a value that the engine does not know, is dropped and reported, never guessed.
 - Extra arguments come last and verbatim. A base flag that they repeat is dropped with all its values, whether they
-  name it by an alias, with ``_`` for ``-``, as ``--flag=value`` or negated; a companion flag goes with the flag it
-  belongs to.
+  name it by an alias, with ``_`` for ``-``, as ``--flag=value``, negated, or cut short where the engine's parser takes
+  that; a companion flag goes with the flag it belongs to.
+- Python's argparse takes a long option that is cut short, if only one begins so (``allow_abbrev``, its default). None of
+  the options that we list begins with another option of its engine that we do not list, so whatever a listed one begins
+  with is that one, or an abbreviation of several, with which the engine does not start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -178,6 +181,7 @@ class EngineSpec:
         logs_content: flags and variables with which the engine writes prompts or answers into a log or file.
         refusals: reasons why this very request must not be launched.
         rocm_hip_only: the engine refuses ``ROCR_VISIBLE_DEVICES`` (it compares HIP and CUDA variables).
+        abbreviates: its parser takes long options that are cut short, as Python's argparse does by default.
     """
 
     id: EngineId
@@ -196,6 +200,7 @@ class EngineSpec:
     logs_content: frozenset[str] = frozenset()
     refusals: Callable[[LaunchRequest], tuple[str, ...]] = _no_refusals
     rocm_hip_only: bool = False
+    abbreviates: bool = True
 
 
 def normalised(token: str) -> str:
@@ -220,6 +225,19 @@ def named(extra_args: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def meant(given: Iterable[str], listed: Collection[str], *, abbreviates: bool) -> frozenset[str]:
+    """The listed options that given ones mean: the same, or those that begin with a long one that is not listed itself.
+
+    Args:
+        given: normalised options.
+        listed: normalised options that are asked for.
+        abbreviates: the engine's parser takes long options that are cut short.
+    """
+    given = frozenset(given)
+    cut = tuple(name for name in given.difference(listed) if abbreviates and name.startswith("--") and name != "--")
+    return frozenset(name for name in listed if name in given or name.startswith(cut))
+
+
 def value_of(extra_args: Sequence[str], flag: Flag) -> str | None:
     """The last value that extra arguments give a flag, or ``None``."""
     value: str | None = None
@@ -232,9 +250,16 @@ def value_of(extra_args: Sequence[str], flag: Flag) -> str | None:
     return value
 
 
-def command(arguments: Iterable[Argument], extra_args: Sequence[str]) -> tuple[str, ...]:
-    """Base flags that extra arguments do not repeat, then the extra arguments, verbatim."""
-    given = named(extra_args)
+def command(arguments: Sequence[Argument], extra_args: Sequence[str], *, abbreviates: bool = True) -> tuple[str, ...]:
+    """Base flags that extra arguments do not repeat, then the extra arguments, verbatim.
+
+    Args:
+        arguments: base flags.
+        extra_args: the request's own.
+        abbreviates: the engine's parser takes long options that are cut short.
+    """
+    known = {spelling for argument in arguments for spelling in argument.flag.spellings}
+    given = meant(named(extra_args), known, abbreviates=abbreviates)
     out: list[str] = []
     for argument in arguments:
         if argument.flag.spellings & given or (argument.companion_of and normalised(argument.companion_of) in given):

@@ -132,7 +132,7 @@ def plan(request: LaunchRequest) -> LaunchPlan:
         Argument(METRICS),
         *knobs,
     )
-    argv = command(arguments, request.extra_args)
+    argv = command(arguments, request.extra_args, abbreviates=SPEC.abbreviates)
     return LaunchPlan(
         kind=request.runtime,
         argv=argv if docker else (request.binary, *argv),
@@ -186,4 +186,5 @@ SPEC: Final = EngineSpec(
         }
     ),
     refusals=_refusals,
+    abbreviates=False,  # common/arg.cpp looks options up by their whole name
 )

@@ -7,6 +7,8 @@ from tasc_pipeline.assets.described import WHEN_ASSESSED, WHEN_CLOSED, columns
 from tasc_pipeline.assets.evidence import evaluator_evidence
 from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
 from tasc_pipeline.assets.report_metadata import assessment_metadata, catalogue_metadata
+from tasc_pipeline.control import verdicts
+from tasc_pipeline.control.decisions import deciding
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import assess, catalogue
@@ -20,7 +22,7 @@ from tasc_pipeline.warehouse.schemas import DECISIONS, GATES, WINDOWS
     group_name="decision",
     kinds={"json"},
     owners=OWNERS,
-    code_version="1",
+    code_version="+".join((verdicts.ENGINE, deciding.ENGINE)),
     deps=[window_manifests, evaluator_evidence],
     metadata=columns(DECISIONS, GATES),
     automation_condition=WHEN_CLOSED,

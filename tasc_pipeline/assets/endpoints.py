@@ -23,6 +23,7 @@ _COLUMNS = ("endpoint", "runtime", "capability", "state", "reason", "age_h", "va
             group_name="authority",
             kinds={"json"},
             owners=OWNERS,
+            code_version="1",
             description="Every endpoint of every study with its newest receipt per capability. The data version changes "
             "with a newer receipt and with nothing else.",
         )

@@ -54,6 +54,8 @@ def assess_files(
         console.print(f"{phase}: not judged, because development nominated nothing", markup=False)
     controller = study.controller
     console.print(f"controller: {controller.state} after {controller.sequence} events", markup=False)
+    if study.not_moved is not None:
+        console.print(f"controller: not moved: {study.not_moved}", markup=False)
     if study.proposal is not None:
         print_proposal(console, study.proposal)
     for path in paths:

@@ -6,13 +6,12 @@ The plain line comes from a thread of its own, so that it comes while one step o
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tasc_collector.shadow.progress import Snapshot
 from tasc_pipeline.cli.common import err
-from tasc_pipeline.steps.watch import watching
+from tasc_pipeline.steps.watch import Unfinished, watching
 
 PLAIN_EVERY_S = 15.0
 
@@ -29,36 +28,32 @@ def line_of(snapshot: Snapshot) -> str:
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[Snapshot], None]]:
     """A function that shows snapshots at a person's pace; everything that this context calls is watched by it too."""
-    console = err()
+    console, unfinished = err(), Unfinished()
     if console.is_terminal:
         with console.status("starting") as status:
 
             def live(snapshot: Snapshot) -> None:
-                status.update(line_of(snapshot))
+                unfinished.tell(snapshot)
+                shown, _ = unfinished.innermost() or (snapshot, 0.0)
+                status.update(line_of(shown))
 
             with watching(live):
                 yield live
         return
-    latest: list[tuple[Snapshot, float]] = []
     ended = threading.Event()
-
-    def plain(snapshot: Snapshot) -> None:
-        latest[:] = [(snapshot, time.monotonic())]
 
     def speak() -> None:
         while not ended.wait(PLAIN_EVERY_S):
-            for snapshot, at in latest[-1:]:
-                if snapshot.done >= snapshot.total:
-                    continue  # it is finished; what comes next has not told yet
-                quiet_s = time.monotonic() - at
+            if (found := unfinished.innermost()) is not None:
+                snapshot, quiet_s = found
                 waited = f"  (nothing new for {quiet_s:.0f} s)" if quiet_s >= PLAIN_EVERY_S else ""
                 console.print(line_of(snapshot) + waited, markup=False)
 
     speaker = threading.Thread(target=speak, name="progress", daemon=True)
     speaker.start()
     try:
-        with watching(plain):
-            yield plain
+        with watching(unfinished.tell):
+            yield unfinished.tell
     finally:
         ended.set()
         speaker.join()

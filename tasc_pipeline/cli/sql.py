@@ -15,11 +15,13 @@ from rich.table import Table
 from tasc_collector.errors import TascError
 from tasc_collector.signing import PublicKey
 from tasc_pipeline.cli.common import home, out, say
+from tasc_pipeline.cli.show_progress import terminal_progress
 from tasc_pipeline.home import default_home
 from tasc_pipeline.home.files import write_file
 from tasc_pipeline.home.keys import read_ring
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import window_folder
+from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse import sql
 from tasc_pipeline.warehouse.database import SQL_FILE, Session, connect
 from tasc_pipeline.warehouse.manifests import verify_parts
@@ -146,4 +148,6 @@ def _question_table() -> Table:
 def _verify(state: Home) -> None:
     ring = read_ring(state)
     keys = {key.key_id: PublicKey.from_spki(key.public_key_spki) for key in ring.keys if key.role == "collector"}
-    out().print(f"{verify_parts(state.warehouse, keys=keys)} parts: every byte and signature is what was published")
+    with terminal_progress():
+        checked = verify_parts(state.warehouse, keys=keys, watch=counted)
+    out().print(f"{checked} parts: every byte and signature is what was published")

@@ -18,7 +18,7 @@ from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.steps.admission import conditional_routes
 from tasc_pipeline.steps.decision_answers import read_answers
 from tasc_pipeline.steps.fork_study import fork_study
-from tasc_pipeline.steps.new_study import NewStudy, Server, StudyOutcome, new_study
+from tasc_pipeline.steps.new_study import FAILURE_MARGIN, NewStudy, Server, StudyOutcome, new_study
 
 
 def register(app: typer.Typer) -> None:
@@ -44,10 +44,16 @@ def new(
     max_tokens: Annotated[int, typer.Option(min=1, help="Output tokens per answer at most.")] = 64,
     margin: Annotated[float, typer.Option(help="Largest latency ratio that still counts as no worse.")] = 1.10,
     failure_margin: Annotated[
-        float, typer.Option(min=0.0001, max=0.9999, help="Largest difference of failure rates that is no worse.")
-    ] = 0.02,
+        float | None,
+        typer.Option(
+            min=0.0001,
+            max=0.9999,
+            help=f"Largest difference of failure rates that is no worse, of a comparison; {FAILURE_MARGIN} if not given.",
+        ),
+    ] = None,
     recurring: Annotated[
-        bool, typer.Option(help="Look at every window: intervals that stay right over all of them together.")
+        bool,
+        typer.Option(help="Look at every window of a comparison: intervals that stay right over all of them together."),
     ] = False,
     overlap: Annotated[bool, typer.Option(help="Send both of a pair at once instead of one after the other.")] = False,
     champion_runtime: Annotated[str | None, typer.Option(help="Declare instead of observe.")] = None,

@@ -192,7 +192,10 @@ def _show_plan(found: Home, key: str) -> None:
 
 
 def collect_window(window_key: WindowKey) -> None:
-    """Collect an approved window without Dagster, or finish it; then publish and close it."""
+    """Collect an approved window without Dagster, or finish it; then publish and close it.
+
+    Exits 1 where it is not complete, and where it was cut off because its authorization or a key ended.
+    """
     from tasc_pipeline.steps import close, collect
     from tasc_pipeline.steps.approved import load_approved
 
@@ -218,6 +221,8 @@ def collect_window(window_key: WindowKey) -> None:
 
         publish_evidence(found, window_key)  # of its own watermark; that of revision 1 was published when it came
     console.print(f"closed; {published.rows['traces']} rows published; next: tasc assess {window_key}", markup=False)
+    if result.stop_reason:
+        raise typer.Exit(EXIT_FAILED)
 
 
 def settle_window(window_key: WindowKey) -> None:

@@ -15,6 +15,8 @@ Rules:
 6. A ceiling on cost needs a cost model; without one nothing that costs is allowed. The authorization names the model that
    was there when it was given: other prices need another word. A lane that is wider than the authorized one would divide
    the price of a device among more calls, and is refused.
+7. What runs unattended is looked at window after window, so a comparison must be recurring: the interval of a study that
+   is not has its error at a single look alone.
 
 Every refusal names the rule and by how much it is broken.
 """
@@ -34,6 +36,7 @@ from tasc_collector.contracts.collection import (
     Purpose,
     StandingAuthorization,
 )
+from tasc_collector.contracts.comparison import Comparison
 from tasc_collector.contracts.operations import CostModel, TokenPrice
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.contracts.window import WindowDeclaration
@@ -327,6 +330,27 @@ def covers_study(
             "purposes",
             ", ".join(authorization.purposes),
             study_id,
+        )
+
+
+def check_recurring(study_id: str, comparison: Comparison | None) -> None:
+    """Rule 7.
+
+    Args:
+        study_id: the study.
+        comparison: its rules; None for a decision study, whose analysis plan says how it is looked at.
+
+    Raises:
+        NotAuthorized: the comparison is not recurring.
+    """
+    if comparison is not None and not comparison.rule.recurring:
+        raise NotAuthorized(
+            "a comparison that is not recurring runs under no standing authorization",
+            where=study_id,
+            field="rule.recurring",
+            rule="looks at every window need intervals that stay right over all of them",
+            way_out=f"run: tasc study fork {study_id} --set rule.recurring=true, or make it with: tasc study new --recurring; "
+            "then authorize that study. A single window is approved with: tasc plan approve",
         )
 
 

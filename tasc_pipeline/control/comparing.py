@@ -45,7 +45,7 @@ from tasc_pipeline.control.intervals import (
 from tasc_pipeline.control.noise import failure_noise_floor, noise_floor
 from tasc_pipeline.control.observations import Observation
 from tasc_pipeline.control.pairing import LATENCY_OF, Pairs, Unit, by_profile, latency_pairs
-from tasc_pipeline.control.ruling import overall, within
+from tasc_pipeline.control.ruling import FailureGrounds, overall, within
 from tasc_pipeline.control.sentences import Findings, sentence
 from tasc_pipeline.control.summaries import counts_of
 from tasc_pipeline.control.window_summary import tidy, window_summary
@@ -132,7 +132,7 @@ def compare(
         for profile, found in ((question.champion, first), (question.candidate, second))
         if found and not any(item.outcome in ("success", "failure") for item in found.values())
     ]
-    verdict, reasons = overall(rule, ratios, failures, coverage, silent)
+    verdict, reasons = overall(rule, ratios, failures, _grounds(failed, windows), coverage, silent)
     findings = Findings(
         champion=question.champion,
         candidate=question.candidate,
@@ -239,6 +239,13 @@ def _failures(
         joint_low=bounds.joint_low,
         noise_floor=None if floor is None else tidy(floor),
     )
+
+
+def _grounds(failed: FailurePairs, windows: Sequence[WindowSummary] | None) -> FailureGrounds:
+    if windows is None:
+        return FailureGrounds(failed.groups, betting.mean(failed.best), betting.mean(failed.worst))
+    best, worst = sequences.failure_differences(windows)
+    return FailureGrounds(sum(worst.values()), betting.mean(best), betting.mean(worst), len(windows))
 
 
 def _sequence(windows: Sequence[WindowSummary], levels: Levels) -> SequenceResult:

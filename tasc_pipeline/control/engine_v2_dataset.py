@@ -11,7 +11,6 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -20,11 +19,14 @@ import numpy as np
 from tasc_collector.canonical import canonical_bytes, digest
 from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.envelope import TraceEnvelope
-from tasc_collector.contracts.evidence_trust import EvidenceReceipt
+from tasc_collector.contracts.evidence import Scored
+from tasc_collector.contracts.evidence_trust import EvidenceReceipt, EvidenceStatus
 from tasc_collector.contracts.sets import evaluator_set_digest, trace_set_digest
 from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
 from tasc_collector.shadow.membership import group_bucket
 from tasc_pipeline.control.engine_v2_diagnostics import BLOCKING, Backings, Diagnostics, Json
+from tasc_pipeline.control.engine_v2_evidence import number as written
+from tasc_pipeline.control.engine_v2_evidence import scored_evidence
 from tasc_pipeline.control.identifiers import Codes, first_rows, texts
 from tasc_pipeline.control.joined_rows import SPLITS, Executions, JoinedRows, Outcome
 from tasc_pipeline.control.pairing import Floats
@@ -260,7 +262,7 @@ class _Body:
             row = members[0]
             yield _PAIR % (
                 cases[int(rows.case[row])],
-                _number(float(executions.weight[row])),
+                written(float(executions.weight[row])).encode(),
                 b",".join(b'"%b"' % key for key in sorted(self._keys[member] for member in members)),
                 groups[int(rows.group[row])],
                 self._pair_keys[unit],
@@ -330,16 +332,19 @@ class _Outcomes:
         self._outcome, self._reason = rows.outcome.tolist(), rows.reason.tolist()
         self._evidence, self._accepted = rows.evidence.tolist(), rows.accepted.tolist()
         self._words, self._scores = rows.reason_words, rows.score.tolist()
-        self._verified: dict[tuple[str, str, str], bytes] = {}
+        self._verified: dict[tuple[EvidenceStatus, str, str], bytes] = {}
 
     def of(self, place: int) -> bytes:
         """Canonical JSON of one row's outcome."""
         outcome, number = Outcome(self._outcome[place]), self._evidence[place]
         if outcome is Outcome.SCORED:
+            receipt = self._backings.receipts[number]
+            scored = receipt.evidence.outcome
+            assert isinstance(scored, Scored)  # noqa: S101 - the join takes a score from nothing else
             return _SCORED % (
-                canonical_bytes(self._backings.evidence(number)),
-                self._backings.receipts[number].evidence_digest.encode(),
-                _number(self._scores[place]),
+                scored_evidence(receipt.evidence, scored),
+                receipt.evidence_digest.encode(),
+                written(self._scores[place]).encode(),
                 self._verification(number),
             )
         found: Json = {"kind": _OUTCOME_KIND[outcome]}
@@ -353,7 +358,7 @@ class _Outcomes:
 
     def _verification(self, number: int) -> bytes:
         receipt = self._backings.receipts[number]
-        key = (receipt.status.value, receipt.evidence.key_id, receipt.context.context_digest)
+        key = (receipt.status, receipt.evidence.key_id, receipt.context.context_digest)
         if key not in self._verified:
             self._verified[key] = canonical_bytes(self._backings.verification(number))
         return self._verified[key]
@@ -407,11 +412,6 @@ def _execution_keys(executions: Executions, protocol_digest: str) -> Iterator[by
 def _digest(domain: bytes, value: bytes) -> bytes:
     """``canonical.digest`` of a value whose canonical bytes are at hand."""
     return b"sha256:" + hashlib.sha256(b'{"domain":"%b","value":%b}' % (domain, value)).hexdigest().encode()
-
-
-@lru_cache(maxsize=4_096)
-def _number(value: float) -> bytes:
-    return canonical_bytes(value)
 
 
 def _context_identity(receipt: EvidenceReceipt) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tasc_collector.contracts.report import ComparisonResult, ExecutionCounts, FailureResult, RatioResult, Verdict
 
 NAMES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E"}
+_WHOLE_PERCENT = 9.95
+"""From here two significant digits are whole per cent, and from 99.5 on they would be an exponent."""
 _OPENINGS: dict[Verdict, str] = {
     "no-worse": "{candidate} is no worse than {champion}",
     "worse": "{candidate} is worse than {champion}",
@@ -94,7 +96,10 @@ def floor_text(floor: float | None) -> str:
     Args:
         floor: share of 1, as the report has it.
     """
-    return "unavailable" if floor is None else f"±{100 * floor:.2g} %"
+    if floor is None:
+        return "unavailable"
+    percent = 100 * floor
+    return f"±{percent:,.0f} %" if percent >= _WHOLE_PERCENT else f"±{percent:.2g} %"
 
 
 def _told(result: RatioResult) -> bool:

@@ -80,10 +80,15 @@ def log_ratio_sequence(figures: Sequence[WindowFigure], levels: Levels) -> LogRa
     return LogRatio(Bounds(centre, centre - reach, centre + reach, centre - joint), error / math.sqrt(windows))
 
 
+def failure_differences(windows: Sequence[WindowSummary]) -> tuple[betting.Differences, betting.Differences]:
+    """Groups of all windows by difference, every unknown once in the candidate's favour and once against it."""
+    best = betting.merged([_differences(window.differences_best) for window in windows])
+    return best, betting.merged([_differences(window.differences_worst) for window in windows])
+
+
 def failure_sequence(windows: Sequence[WindowSummary], levels: Levels) -> Bounds:
     """Bounds of the failure difference over all windows; the estimate is the middle of what the unknown allows."""
-    best = betting.merged([_differences(window.differences_best) for window in windows])
-    worst = betting.merged([_differences(window.differences_worst) for window in windows])
+    best, worst = failure_differences(windows)
     low, high = betting.mean(best), betting.mean(worst)
     if low is None or high is None:
         return Bounds(None, None, None)

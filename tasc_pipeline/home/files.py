@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from tasc_collector.errors import InputError
@@ -20,14 +21,8 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, replace: bool = Fa
     Raises:
         InputError: the name is taken by other content, or the folder cannot be written.
     """
-    if not replace and path.exists():
-        if path.read_bytes() == data:
-            return
-        raise InputError(
-            "a different file is already there",
-            where=str(path),
-            way_out="records are append-only; keep it, or remove it by hand first",
-        )
+    if not replace and _is_there(path, data):
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, mode)
@@ -47,6 +42,32 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, replace: bool = Fa
             where=str(path),
             way_out="make the folder writable or free some space, then run the command again",
         ) from None
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write several files by the rules of ``write_file``; none where one of their names is taken by other content.
+
+    Args:
+        files: whole contents by final name; their folders must exist.
+
+    Raises:
+        InputError: a name is taken by other content, or a folder cannot be written.
+    """
+    missing = {path: data for path, data in files.items() if not _is_there(path, data)}
+    for path, data in missing.items():
+        write_file(path, data)
+
+
+def _is_there(path: Path, data: bytes) -> bool:
+    if not path.exists():
+        return False
+    if path.read_bytes() == data:
+        return True
+    raise InputError(
+        "a different file is already there",
+        where=str(path),
+        way_out="records are append-only; keep it, or remove it by hand first",
+    )
 
 
 def sync_folder(folder: Path) -> None:

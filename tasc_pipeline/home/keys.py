@@ -99,6 +99,11 @@ def is_valid(key: RingKey, at: str) -> bool:
     return refusal_at(key, at) is None
 
 
+def has_ended(key: RingKey, at: str) -> bool:
+    """Whether a key may sign nothing from an instant on, for good; one that is not valid yet has not ended."""
+    return (key.revoked_at is not None and key.revoked_at <= at) or key.valid_until <= at
+
+
 def refusal_at(key: RingKey, at: str) -> str | None:
     """The rule by which a signature of a key, dated at an instant, does not count; None where it does.
 

@@ -7,6 +7,7 @@ has torn is cut off before more is written and left out when the file is read; a
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ from typing import Final, Self, TypeVar
 
 from tasc_collector.contracts.operations import KeyRing, KeyRole
 from tasc_collector.contracts.signed import SignedRecord
-from tasc_collector.limits import RECORD_FILE_MAX_BYTES, RECORD_MAX_BYTES
-from tasc_collector.wire.records import read_bounded, read_record
+from tasc_collector.limits import RECORD_MAX_BYTES
+from tasc_collector.wire.records import read_lines, read_record
 from tasc_pipeline.home import keys
 
 S = TypeVar("S", bound=SignedRecord)
@@ -66,8 +67,12 @@ class AppendedLines:
             os.close(self._descriptor)
 
     def write(self, line: bytes) -> None:
-        """Append one line with a single write."""
-        os.write(self._descriptor, line + b"\n")
+        """Append one line with a single write; what a full disk took of it only in part is taken back."""
+        data = line + b"\n"
+        written = os.write(self._descriptor, data)
+        if written < len(data):
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def forget(self) -> None:
         """Drop what this block wrote when it ends: nothing was sent, so there is nothing that it goes with."""
@@ -92,7 +97,7 @@ def read_signed_lines(
     """
     if not path.is_file():
         return
-    for number, line in enumerate(read_bounded(path, RECORD_FILE_MAX_BYTES).split(b"\n")[:-1], start=1):
+    for number, line in enumerate(read_lines(path, RECORD_MAX_BYTES), start=1):
         where = f"{path.name} line {number}"
         parsed = read_record(cls, line, where=where)
         record = parsed.record

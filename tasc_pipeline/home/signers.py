@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tasc_collector.contracts.authority import AuthorityKey
-from tasc_collector.contracts.operations import KeyRing, KeyRole
+from tasc_collector.contracts.operations import KeyRing, KeyRole, RingKey
 from tasc_collector.contracts.study import Study
 from tasc_collector.errors import NotAuthorized
 from tasc_collector.signing import SigningKey
@@ -58,20 +58,21 @@ def collector(home: Home, ring: KeyRing, study: Study, at: str) -> Signer:
     return _signer(ring, keys.signing_key(home, study.keys.collector_signing), "collector", at)
 
 
-def require_authorities(ring: KeyRing, loaded: LoadedStudy, at: str) -> None:
+def require_authorities(ring: KeyRing, loaded: LoadedStudy, at: str, *, send: bool = True) -> None:
     """Check that the two keys that a study names may sign what is sent and received now.
+
+    Args:
+        ring: public keys.
+        loaded: the study.
+        at: the instant.
+        send: False where nothing is sent: what is settled is signed by the collector alone.
 
     Raises:
         NotAuthorized: one is not in the key ring, has ended or was revoked; nothing was sent.
     """
-    named: tuple[tuple[KeyRole, AuthorityKey], ...] = (
-        ("dispatch", loaded.rules.dispatch_authority),
-        ("collector", loaded.rules.collector_authority),
-    )
-    for role, authority in named:
-        entry = next((key for key in ring.keys if key.key_id == authority.key_id), None)
-        known = entry is not None and (entry.role, entry.public_key_spki) == (role, authority.public_key_spki)
-        rule = keys.refusal_at(entry, at) if entry is not None and known else "it is in the key ring with its role"
+    named = _authorities(ring, loaded)
+    for role, authority, entry in named if send else named[1:]:
+        rule = "it is in the key ring with its role" if entry is None else keys.refusal_at(entry, at)
         if rule is not None:
             study_id = loaded.study.study_id
             raise NotAuthorized(
@@ -81,6 +82,21 @@ def require_authorities(ring: KeyRing, loaded: LoadedStudy, at: str) -> None:
                 rule=rule,
                 way_out=f"make a successor that names the new keys: tasc study fork {study_id}",
             )
+
+
+def authority_ended(ring: KeyRing, loaded: LoadedStudy, at: str) -> bool:
+    """Whether one of the two keys that a study names is in the key ring and has ended or was revoked, for good."""
+    return any(entry is not None and keys.has_ended(entry, at) for _, _, entry in _authorities(ring, loaded))
+
+
+def _authorities(ring: KeyRing, loaded: LoadedStudy) -> list[tuple[KeyRole, AuthorityKey, RingKey | None]]:
+    """The two keys that a study names, with their entries in the key ring; None where it is not there as such."""
+    named: tuple[tuple[KeyRole, AuthorityKey], ...] = (
+        ("dispatch", loaded.rules.dispatch_authority),
+        ("collector", loaded.rules.collector_authority),
+    )
+    known = {(key.key_id, key.role, key.public_key_spki): key for key in ring.keys}
+    return [(role, key, known.get((key.key_id, role, key.public_key_spki))) for role, key in named]
 
 
 def _signer(ring: KeyRing, key: SigningKey, role: KeyRole, at: str) -> Signer:

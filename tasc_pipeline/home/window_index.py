@@ -5,7 +5,8 @@ Sensors, notices and the catalogue ask here; at 20,000 windows an answer takes a
 1. Nothing here is authority. No signature is checked; whatever is started from these facts verifies everything itself.
 2. The facts of a window hold as long as its folder has the same modification time: a record enters a folder under a
    temporary name and is renamed, which changes that time. Facts of a folder that changed in the last two seconds are
-   not kept, because a second change could share its time.
+   not kept, because a second change could share its time; nor are those of one that cannot be read, because its files
+   may be put right in their place.
 3. Kept facts lie in ``windows/.index.json``. A lost, damaged or older index is made again from the folders.
 """
 
@@ -27,7 +28,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import APPROVAL, DECLARATION, LINK, PLAN, REPORT
 
 INDEX: Final = ".index.json"
-_FORM: Final = 3
+_FORM: Final = 4
 """Raised where the facts change, so that an older index is made again."""
 _SETTLED_NS: Final = 2_000_000_000
 
@@ -45,7 +46,8 @@ class WindowFacts(NamedTuple):
         results: pairs of candidate (null for a decision) and verdict or status, in the report's order.
         coverage: as assessed.
         as_of: instant that the assessment speaks for.
-        readable: False where a record is no such JSON; ``tasc verify`` says what is wrong.
+        readable: False where a record is no such JSON or cannot be read, or a closed window has no declaration;
+            ``tasc verify`` says what is wrong.
     """
 
     window_key: str
@@ -95,7 +97,7 @@ def window_facts(home: Home, *, now_ns: Callable[[], int] = time.time_ns) -> dic
         if found is None:
             continue
         facts[key] = found
-        if changed_ns < settled_before:
+        if changed_ns < settled_before and found.readable:
             rows.append([changed_ns, *found])
     if same < len(rows) or same < len(kept):
         _write_index(home, rows)
@@ -129,9 +131,9 @@ def _read(folder: Path) -> WindowFacts | None:
     """The facts of one folder; None where nothing was sealed in it."""
     try:
         declaration = orjson.loads((folder / DECLARATION).read_bytes())
-    except OSError:
-        return None
-    except ValueError:
+    except FileNotFoundError:  # what was closed is not lost with its declaration
+        return WindowFacts(window_key=folder.name, readable=False) if (folder / LINK).is_file() else None
+    except (OSError, ValueError):
         return WindowFacts(window_key=folder.name, readable=False)
     try:
         return WindowFacts(
@@ -147,7 +149,7 @@ def _read(folder: Path) -> WindowFacts | None:
             watermark=declaration["ingestionWatermark"],
             **(_of_plan(folder) | _of_link(folder) | _of_report(folder)),
         )
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return WindowFacts(window_key=folder.name, readable=False)
 
 

@@ -52,8 +52,17 @@ class WindowFolder:
         return self.home.window(self.window_key)
 
     def has(self, name: str) -> bool:
-        """Whether a record is there."""
-        return (self.path / name).is_file()
+        """Whether a record is there.
+
+        Raises:
+            InputError: the folder cannot be read.
+        """
+        try:
+            return (self.path / name).is_file()
+        except OSError:
+            raise InputError(
+                "the window's folder cannot be read", where=self.window_key, way_out="check its owner and mode"
+            ) from None
 
     def write(self, name: str, record: Record) -> Path:
         """Write a record once; the same record again is fine, another is refused."""

@@ -21,7 +21,7 @@ from tasc_collector.contracts.collection import (
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.signed import SignedRecord
 from tasc_collector.errors import InputError, NotAuthorized, TascError
-from tasc_pipeline.control.authorizations import CEILINGS, in_force, spent
+from tasc_pipeline.control.authorizations import CEILINGS, check_recurring, in_force, spent
 from tasc_pipeline.control.purposes import PURPOSES
 from tasc_pipeline.home import authorizations, keys, signers
 from tasc_pipeline.home.authorizations import Held
@@ -62,9 +62,11 @@ def authorize(home: Home, study_id: str, wanted: Wanted, now: datetime) -> Stand
 
     Raises:
         InputError: a value breaks a rule, or an authorization with this id exists; nothing was written.
+        NotAuthorized: the study is a comparison that is not recurring.
         SecretUnavailable: the operator's key is not on this host.
     """
     loaded, ring, issued_at = load_study(home, study_id), keys.read_ring(home), format_timestamp(now)
+    check_recurring(study_id, None if loaded.comparison is None else loaded.comparison.record)
     if wanted.ceilings.cost_usd_per_day is not None and loaded.cost_model is None:
         raise InputError(
             "a ceiling on cost needs a cost model, and the study names none",

@@ -31,7 +31,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import LINK, MANIFEST, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.collect import run_context, utc_now
-from tasc_pipeline.steps.collected import Collected, read_collected
+from tasc_pipeline.steps.collected import Collected, read_collected, telling
 from tasc_pipeline.steps.evidence import check_window_evidence
 from tasc_pipeline.steps.metrics import scrapes_digest
 from tasc_pipeline.steps.sampling import device_snapshots_digest
@@ -64,7 +64,8 @@ def close(home: Home, window_key: str, *, now: Callable[[], datetime] = utc_now)
     plan, declaration = approved.plan.record, approved.declaration.record
     journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
     context = run_context(home, approved, ())
-    report = verify(context.folder, context.binding, journal_key)
+    with telling(approved, "verifying the journal") as each:
+        report = verify(context.folder, context.binding, journal_key, each=each)
     collected = read_collected(approved, context.folder, journal_key)
     if collected.pending or not report.sealed:
         raise InputError(

@@ -79,7 +79,7 @@ def collect(
     cases = purpose_cases(approved.study, approved.plan.record.purpose) if send else ()
     context = replace(run_context(home, approved, cases, clock), look_every_s=look_every_s)
     if not is_sealed(context.folder):
-        signers.require_authorities(approved.ring, approved.study, timestamp_of_ms(context.wall_ms()))
+        signers.require_authorities(approved.ring, approved.study, timestamp_of_ms(context.wall_ms()), send=send)
     show, show_every_s = both(show, show_every_s, TERMINAL_EVERY_S)
     if not send:  # nothing is sent under a revision: its run is that of revision 1, which is closed
         return run_blocking(context, show=show, show_every_s=show_every_s, send=False)

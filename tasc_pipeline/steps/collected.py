@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
@@ -36,6 +36,8 @@ from tasc_pipeline.warehouse.schemas import get_table
 
 SPOOL_BYTES = 64 * 1024 * 1024
 """Bytes of a window's records that stay in memory; what is more goes to disk."""
+_LAST = frozenset({RecordKind.ACCEPTED, RecordKind.FAULT})
+"""Kinds of which an execution has one at most, and one of them once it is final."""
 _WRAPPED = (b'{"trace":', b"}")
 """What stands around the canonical envelope in the body of its record."""
 
@@ -275,9 +277,10 @@ def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> 
         plan.study_id, plan.protocol_digest, plan.digest, plan.window_key, 0, plan.declaration_digest
     )
     bodies = _Bodies(folder)
-    bodies.read(scan(folder, binding, journal_key))
+    with telling(approved, "reading the journal") as each:
+        bodies.read(scan(folder, binding, journal_key), each)
     executions, digests, pending = Executions(approved, bodies.spool), [], 0
-    pairs = list(planned_pairs(plan, approved.collected_under, approved.case_set))
+    pairs = _planned(approved)
     tell = counted("reading executions", sum(len(pair.order) for pair in pairs))
     for pair in pairs:
         for key in pair.executions():
@@ -288,6 +291,34 @@ def read_collected(approved: ApprovedPlan, folder: Path, journal_key: bytes) -> 
                 digests.append(held.trace_digest or "")
             tell(1)
     return Collected(executions, tuple(digests), pending)
+
+
+@contextmanager
+def telling(approved: ApprovedPlan, what: str) -> Iterator[Callable[[JournalRecord], None]]:
+    """Tell how far a pass over a window's journal is, in planned executions: how many of it are final already.
+
+    Args:
+        approved: the window's plan.
+        what: what the pass does, for ``counted``.
+
+    Yields:
+        A function to call with each record.
+    """
+    left = sum(len(pair.order) for pair in _planned(approved))
+    tell = counted(what, left)
+
+    def each(record: JournalRecord) -> None:
+        nonlocal left
+        if record.kind in _LAST:
+            left -= 1
+            tell(1)
+
+    yield each
+    tell(left)  # the rest is not final, and the pass is over
+
+
+def _planned(approved: ApprovedPlan) -> list[PlannedPair]:
+    return list(planned_pairs(approved.plan.record, approved.collected_under, approved.case_set))
 
 
 class _Bodies:
@@ -309,9 +340,10 @@ class _Bodies:
         fault = self._faults.pop(key, None)
         return None if fault is None else _Held(pair, key.profile_id, "", None, None, None, fault)
 
-    def read(self, records: Iterable[JournalRecord]) -> None:
+    def read(self, records: Iterable[JournalRecord], each: Callable[[JournalRecord], None]) -> None:
         ledger = Ledger()
         for record in records:
+            each(record)
             ledger.apply(record)
             if record.kind is RecordKind.ACCEPTED:
                 before, after = _WRAPPED

@@ -25,6 +25,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import LoadedStudy
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.collected import read_collected
+from tasc_pipeline.steps.watch import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +76,16 @@ def window_evidence(home: Home, window_key: str) -> list[StoredEvidence]:
     """
     approved = load_approved(home, window_key)
     trace_ids = {trace.record.trace_id for trace in envelopes(home, approved)}
-    found = {
-        item.digest: item
+    batches = [
+        batch
         for batch in storage.batches(home, approved.study.study.study_id, approved.ring)
         if approved.collected_as in batch.window_keys
-        for item in storage.read(home, batch)
-        if item.parsed.record.trace_id in trace_ids
-    }
+    ]
+    tell = counted("reading evidence, batches", len(batches))
+    found: dict[str, StoredEvidence] = {}
+    for batch in batches:
+        found |= {item.digest: item for item in storage.read(home, batch) if item.parsed.record.trace_id in trace_ids}
+        tell(1)
     return [found[name] for name in sorted(found)]
 
 
@@ -101,8 +105,11 @@ def check_window_evidence(home: Home, window_key: str, as_of: str) -> CheckedEvi
     context = context_of(snapshot, as_of)
     stored = [item for item in window_evidence(home, window_key) if item.parsed.record.produced_at <= as_of]
     checker = EvidenceChecker(snapshot, context, verified=remembered(stored))
-    receipts = tuple(checker.check(item.parsed) for item in stored)
-    return CheckedEvidence(receipts, context, snapshot)
+    tell, receipts = counted("checking evidence", len(stored)), []
+    for item in stored:
+        receipts.append(checker.check(item.parsed))
+        tell(1)
+    return CheckedEvidence(tuple(receipts), context, snapshot)
 
 
 def envelopes(home: Home, approved: ApprovedPlan) -> list[Parsed[TraceEnvelope]]:

@@ -12,8 +12,9 @@ Procedure; the first step that does not hold names file, line, field and rule, a
 3. Every trace is checked: both signatures, the protocol, the split (``control.trace_checks``). Then both are joined.
 4. Development is decided, then holdout and window for the policy that development nominated.
 5. A controller's snapshot that lies beside must have recorded exactly this development decision; without one the chain is
-   made from the protocol on. Holdout's decision is the next fact. A manifest from elsewhere has no declaration that says
-   that its window is decisive, so a window's decision moves no controller here.
+   made from the protocol on. Holdout's decision is the next fact. A fact that the controller refuses, such as one after
+   the protocol's expiry, does not move it: it stays as it is, and the rule is told. A manifest from elsewhere has no
+   declaration that says that its window is decisive, so a window's decision moves no controller here.
 6. The next experiment is proposed from the last decision, where there is a budget for one.
 """
 
@@ -43,7 +44,7 @@ from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
 from tasc_collector.errors import DigestMismatch, InputError, SignatureError
 from tasc_collector.wire.records import read_ndjson_records, read_record_file
 from tasc_pipeline.control import engine_v2
-from tasc_pipeline.control.controller import extend
+from tasc_pipeline.control.controller import extend, refusal
 from tasc_pipeline.control.controller_sources import (
     development_assessment,
     evidence_ready,
@@ -55,7 +56,7 @@ from tasc_pipeline.control.engine_v2 import Table, table_of
 from tasc_pipeline.control.engine_v2_dataset import Sources
 from tasc_pipeline.control.proposals import Proposal, propose
 from tasc_pipeline.control.trace_checks import ProtocolTerms, check_traces
-from tasc_pipeline.home.files import make_folder, write_file
+from tasc_pipeline.home.files import make_folder, write_files
 
 PROTOCOL, TRUST, MANIFEST = "protocol.json", "trust-snapshot.json", "window-manifest.json"
 CONTROLLER, BUDGET, HISTORY = "controller-snapshot.json", "experiment-budget.json", "experiment-history.json"
@@ -122,13 +123,15 @@ class FileStudy:
 
     Args:
         phases: decided phases, in order.
-        controller: after the last fact that the decisions gave.
+        controller: after the last fact that it took from the decisions.
+        not_moved: the rule by which it refused the next fact; None where it took all.
         proposal: the next experiment; None where there is no budget for one.
         unjudged: phases whose files are there and that were not judged, because nothing was nominated.
     """
 
     phases: Mapping[Phase, PhaseResult]
     controller: ControllerSnapshot
+    not_moved: str | None
     proposal: Proposal | None
     unjudged: tuple[Phase, ...]
 
@@ -169,7 +172,7 @@ def assess_files(folder: Path) -> FileStudy:
     decisions = [item.decision for item in results.values()]
     return FileStudy(
         results,
-        _controller(protocol.record, results, published),
+        *_controller(protocol.record, results, published),
         None
         if budget is None
         else propose(
@@ -185,16 +188,16 @@ def write_results(study: FileStudy, folder: Path) -> tuple[Path, ...]:
     """Write every decision, the controller's snapshot and the proposal as canonical JSON; what is there must be the same.
 
     Raises:
-        InputError: a file of that name holds something else.
+        InputError: a file of that name holds something else; nothing is written then.
     """
-    make_folder(folder)
     records: dict[str, Record] = {f"{phase}-decision.json": item.decision for phase, item in study.phases.items()}
     records[CONTROLLER] = study.controller
     if study.proposal is not None:
         records["experiment-proposal.json"] = study.proposal
-    for name, record in records.items():
-        write_file(folder / name, record.canonical())
-    return tuple(folder / name for name in records)
+    files = {folder / name: record.canonical() for name, record in records.items()}
+    make_folder(folder)
+    write_files(files)
+    return tuple(files)
 
 
 def _optional(kind: type[R], path: Path) -> R | None:
@@ -301,27 +304,34 @@ def _decided(
 
 def _controller(
     protocol: ExperimentProtocol, results: Mapping[Phase, PhaseResult], published: ControllerSnapshot | None
-) -> ControllerSnapshot:
-    """Step 5."""
+) -> tuple[ControllerSnapshot, str | None]:
+    """Step 5: the snapshot, and the rule that kept it from moving on."""
     development = results["development"]
-    snapshot = _from_protocol(protocol, development) if published is None else published
-    recorded = [item.decision_digest for item in snapshot.assessments if item.phase == "development"]
-    if recorded != [development.decision.decision_digest]:
+    if published is None:
+        snapshot, rule = _from_protocol(protocol, development)
+    else:
+        snapshot, rule = published, None
+        _check_recorded(published, development.decision)
+    held = {item.decision_digest for item in snapshot.assessments}
+    if rule is None and "holdout" in results and results["holdout"].decision.decision_digest not in held:
+        holdout = results["holdout"]
+        return _extended(snapshot, [(holdout_assessment(of_decision(holdout.decision)), holdout.context.as_of)])
+    return snapshot, rule
+
+
+def _check_recorded(published: ControllerSnapshot, development: AssessmentDecision) -> None:
+    recorded = [item.decision_digest for item in published.assessments if item.phase == "development"]
+    if recorded != [development.decision_digest]:
         raise DigestMismatch(
             "the controller recorded another development decision than these files give",
             where=CONTROLLER,
             field="assessments.decisionDigest",
-            rule=development.decision.decision_digest,
+            rule=development.decision_digest,
             way_out="give the sources that it was made from, or take the snapshot away",
         )
-    held = {item.decision_digest for item in snapshot.assessments}
-    if "holdout" in results and results["holdout"].decision.decision_digest not in held:
-        holdout = results["holdout"]
-        snapshot = extend(snapshot, holdout_assessment(of_decision(holdout.decision)), holdout.context.as_of).snapshot
-    return snapshot
 
 
-def _from_protocol(protocol: ExperimentProtocol, development: PhaseResult) -> ControllerSnapshot:
+def _from_protocol(protocol: ExperimentProtocol, development: PhaseResult) -> tuple[ControllerSnapshot, str | None]:
     decided, as_of = of_decision(development.decision), development.context.as_of
     snapshot = ControllerSnapshot.genesis(
         controller_id=f"{protocol.study_id}-files",
@@ -336,9 +346,18 @@ def _from_protocol(protocol: ExperimentProtocol, development: PhaseResult) -> Co
         (evidence_ready(decided), as_of),
         (development_assessment(decided), as_of),
     ]
-    for fact, at in facts:
-        snapshot = extend(snapshot, fact, at).snapshot
     if decided.status == "NOMINATED" and decided.selected_policy is not None:
-        started = ShadowAssessmentStarted(frozen_policy_digest=decided.selected_policy.policy_digest)
-        snapshot = extend(snapshot, started, as_of).snapshot
-    return snapshot
+        facts.append((ShadowAssessmentStarted(frozen_policy_digest=decided.selected_policy.policy_digest), as_of))
+    return _extended(snapshot, facts)
+
+
+def _extended(
+    snapshot: ControllerSnapshot, facts: Sequence[tuple[ControllerFact, str]]
+) -> tuple[ControllerSnapshot, str | None]:
+    """The snapshot after the facts up to the first that is refused, and the rule that refused it."""
+    for fact, at in facts:
+        rule = refusal(snapshot, fact, at)
+        if rule is not None:
+            return snapshot, rule
+        snapshot = extend(snapshot, fact, at).snapshot
+    return snapshot, None

@@ -26,10 +26,10 @@ from tasc_collector.contracts.scalars import timestamp_of_ms
 from tasc_collector.contracts.signed import SignedRecord
 from tasc_collector.errors import DigestMismatch, InputError, JournalLocked
 from tasc_collector.journal import OsFileSystem, held_by
-from tasc_collector.limits import RECORD_FILE_MAX_BYTES, SCRAPE_EVERY_S
+from tasc_collector.limits import RECORD_MAX_BYTES, SCRAPE_EVERY_S
 from tasc_collector.probes.sampler import Sampler, Scrape
 from tasc_collector.transport.clock import SystemClock
-from tasc_collector.wire.records import read_bounded, read_record
+from tasc_collector.wire.records import read_lines, read_record
 from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.lines import AppendedLines
@@ -190,7 +190,7 @@ def _signed(home: Home, window_key: str, ring: KeyRing) -> Iterator[tuple[str, l
     if not path.is_file():
         return
     waiting: list[bytes] = []
-    for number, line in enumerate(read_bounded(path, RECORD_FILE_MAX_BYTES).split(b"\n")[:-1], start=1):
+    for number, line in enumerate(read_lines(path, RECORD_MAX_BYTES), start=1):
         where = f"{path.name} line {number}"
         if _BATCH in line:
             batch = _verified(MetricsScrapeBatch, line, ring, lambda record: record.signed_at, where)

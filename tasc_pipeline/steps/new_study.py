@@ -47,10 +47,13 @@ from tasc_pipeline.steps.study_servers import (
     trust_policy,
 )
 
-__all__ = ["NewStudy", "Server", "StudyOutcome", "new_study"]
+__all__ = ["FAILURE_MARGIN", "NewStudy", "Server", "StudyOutcome", "new_study"]
 
 LIFE = timedelta(days=90)
 """A study is good for a quarter; then it is forked."""
+
+FAILURE_MARGIN = 0.02
+"""Largest difference of failure rates that is no worse, where a comparison's user names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,10 @@ class NewStudy:
     concurrency: int = 4
     maximum_output_tokens: int = 64
     margin: float = 1.10
-    failure_margin: float = 0.02
+    failure_margin: float | None = None
+    """Of a comparison; ``FAILURE_MARGIN`` if None."""
     recurring: bool = False
+    """Of a comparison."""
     overlap: bool = False
     warm_up: int = 2
     seed: int | None = 1
@@ -117,6 +122,8 @@ def new_study(home: Home, wanted: NewStudy, now: datetime) -> StudyOutcome:
             where=str(folder),
             way_out=f"choose another --study, or use it: tasc seal {wanted.study_id}",
         )
+    if wanted.answers is not None:
+        _check_decision(wanted)
     trust = _trust(wanted.answers)
     form, cases = _cases(wanted)
     servers = (wanted.champion, *wanted.candidates)
@@ -164,6 +171,26 @@ def new_study(home: Home, wanted: NewStudy, now: datetime) -> StudyOutcome:
         groups=len({case.group_id for case in cases}),
         replicates=shape.replicates,
     )
+
+
+def _check_decision(wanted: NewStudy) -> None:
+    """A decision study takes its rules from the answers, so an option of a comparison would say nothing."""
+    if wanted.recurring:
+        raise InputError(
+            "a decision study says in its answers how often it is looked at",
+            where="tasc study new",
+            field="--recurring",
+            way_out="leave it out, and set sequential = true under [statistics] of the answers file, or --answer "
+            "statistics.sequential=true",
+        )
+    if wanted.failure_margin is not None:
+        raise InputError(
+            "a decision study says in its answers how many failures are too many",
+            where="tasc study new",
+            field="--failure-margin",
+            way_out="leave it out, and set [gates] in the answers file; statistics.sequential = true there stands "
+            "for --recurring",
+        )
 
 
 def _trust(answers: DecisionAnswers | None) -> EvaluatorTrustSnapshot | None:
@@ -247,7 +274,7 @@ def _comparison(wanted: NewStudy, common: Common) -> Comparison:
             itl_ratio=wanted.margin,
             tpot_ratio=wanted.margin,
             e2e_ratio=wanted.margin,
-            failure_rate_difference=wanted.failure_margin,
+            failure_rate_difference=FAILURE_MARGIN if wanted.failure_margin is None else wanted.failure_margin,
         ),
         rule=ComparisonRule(
             confidence=0.95,

@@ -2,12 +2,13 @@
 
 Rules:
 
-1. Without a standing authorization that is in force and covers the study, nothing is made. Declaration and plan name it
-   and are signed with the dispatch key; the operator's private key is not needed.
+1. Without a standing authorization that is in force and covers the study, nothing is made, and nothing of a comparison
+   that is not recurring, whoever authorized it. Declaration and plan name the authorization and are signed with the
+   dispatch key; the operator's private key is not needed.
 2. One instant of a schedule makes one window, however often it is asked for: the window's id is that instant's, and
    whoever prepares holds the study's ledger meanwhile. A window that a crash left without its plan gets it.
-3. Nothing is written before the plan's worst case is known to fit the ceilings. The reservation itself is made by
-   whoever sends, who checks again.
+3. Nothing is written before the plan's worst case is known to fit the ceilings, by a ledger that is no older copy. The
+   reservation itself is made by whoever sends, who checks again.
 4. A window that was prepared and may still be sent counts as a window already, so asking for many instants prepares no
    more windows than may be sent. No instant is more than an hour ahead.
 """
@@ -29,13 +30,13 @@ from tasc_pipeline.control import windows
 from tasc_pipeline.control.authorizations import Entries, Entry, Spend
 from tasc_pipeline.home import authorizations, keys, signers
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.home.ledger import open_ledger, read_entries
+from tasc_pipeline.home.ledger import open_ledger
 from tasc_pipeline.home.studies import LoadedStudy, load_study
 from tasc_pipeline.home.window_index import window_facts
 from tasc_pipeline.home.windows import DECLARATION, PLAN, WindowFolder
 from tasc_pipeline.steps.plan import draft_plan
 from tasc_pipeline.steps.seal import SealOptions, declared
-from tasc_pipeline.steps.spending import in_force_now
+from tasc_pipeline.steps.spending import check_whole, in_force_now, whole_entries
 
 LEAD_S: Final = 45.0
 """A prepared window starts so much later: a sensor has time to request its run, which waits for the start."""
@@ -79,7 +80,8 @@ def prepare_window(
         add_partition: tells Dagster's instance; called when everything is durable.
 
     Raises:
-        NotAuthorized: no authorization allows it, a ceiling would be passed, or a receipt is missing.
+        NotAuthorized: no authorization allows it, the study is a comparison that is not recurring, a ceiling would be
+            passed, or a receipt is missing.
         InputError: a file breaks a rule, or the instant is too far ahead.
     """
     latest = format_timestamp(now + MOST_AHEAD)
@@ -91,11 +93,12 @@ def prepare_window(
             rule=f"at most {latest}",
             way_out="prepare the window when it is due, or leave the instant out",
         )
-    loaded, ring, as_of = load_study(home, study_id), keys.read_ring(home), format_timestamp(now)
+    loaded, ring, as_of = _recurring(home, study_id), keys.read_ring(home), format_timestamp(now)
     window_id = windows.window_id(study_id, at)
     with open_ledger(home, loaded.study) as ledger:
         declaration = _begun(home, ring, study_id, window_id)
         if declaration is None or not WindowFolder(home, declaration.window_key).has(PLAN):
+            check_whole(home, loaded, ledger.entries)
             entries = _with_waiting(home, ring, study_id, ledger.entries, as_of)
             prepared = _prepare(home, loaded, ring, entries, window_id, as_of, lead_s, declaration)
         else:
@@ -113,9 +116,16 @@ def check_next_window(home: Home, study_id: str, as_of: str) -> StandingAuthoriz
         NotAuthorized: there is none; says which rule is in the way.
         InputError: a file breaks a rule.
     """
-    loaded = load_study(home, study_id)
-    entries = _with_waiting(home, keys.read_ring(home), study_id, read_entries(home, loaded.study), as_of)
+    loaded = _recurring(home, study_id)
+    entries = _with_waiting(home, keys.read_ring(home), study_id, whole_entries(home, loaded), as_of)
     return _allowing(home, loaded, entries, as_of)
+
+
+def _recurring(home: Home, study_id: str) -> LoadedStudy:
+    """The study, if it may be looked at window after window."""
+    loaded = load_study(home, study_id)
+    allowing.check_recurring(study_id, None if loaded.comparison is None else loaded.comparison.record)
+    return loaded
 
 
 def _with_waiting(home: Home, ring: KeyRing, study_id: str, entries: Entries, as_of: str) -> Entries:

@@ -13,11 +13,12 @@ from typing import Final
 from tasc_collector.errors import TascError
 from tasc_collector.journal import scan
 from tasc_collector.shadow.executions import planned_pairs
-from tasc_collector.shadow.ledger import Ledger, fold
+from tasc_collector.shadow.ledger import Ledger
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.collect import run_context
+from tasc_pipeline.steps.collected import telling
 from tasc_pipeline.steps.verify import Finding, findings
 from tasc_pipeline.warehouse.forbidden import undeclared_columns
 
@@ -97,7 +98,12 @@ def _own(home: Home, window_key: str) -> Iterator[Finding]:
 def _ledger(home: Home, approved: ApprovedPlan) -> Ledger:
     binding = run_context(home, approved, ()).binding
     key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
-    return fold(scan(home.run(approved.collected_as), binding, key))
+    ledger = Ledger()
+    with telling(approved, "reading what was planned and sent") as each:
+        for record in scan(home.run(approved.collected_as), binding, key):
+            ledger.apply(record)
+            each(record)
+    return ledger
 
 
 def _members(approved: ApprovedPlan, ledger: Ledger) -> Finding:

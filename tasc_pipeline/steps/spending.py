@@ -10,8 +10,9 @@ Rules:
 3. Closing the window settles: a window that was begun counts as one; calls that may have left count, and the tokens that
    their answers report, or where one reports none, all that it might have generated. What was given back before counts
    again where envelopes show that calls were sent nevertheless.
-4. A window that was begun under an authorization is in the ledger, because it was reserved first. Where one is not, an
-   older ledger was put in the place of the newest, and nothing more is reserved on its word.
+4. A window of which a call was sent under an authorization, warm-up included, is in the ledger, because it was reserved
+   first. Where one is not, an older ledger was put in the place of the newest, and nothing more is prepared or reserved
+   on its word. A journal alone says nothing: a window that is only settled has one, and was never reserved.
 5. A probe reserves and settles in one go, under a name that is used once.
 """
 
@@ -24,10 +25,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tasc_collector.contracts.attempt import UnavailableCost
-from tasc_collector.contracts.collection import StandingAuthorization
-from tasc_collector.errors import InputError, NotAuthorized
-from tasc_collector.journal import journal_exists
+from tasc_collector.contracts.collection import CollectionPlan, StandingAuthorization
+from tasc_collector.errors import InputError, NotAuthorized, TascError
+from tasc_collector.journal import JournalBinding, RecordKind, journal_exists, scan
 from tasc_collector.shadow.executions import planned_pairs
+from tasc_collector.wire.records import read_record_file
 from tasc_pipeline.control import authorizations as allowing
 from tasc_pipeline.control import plans
 from tasc_pipeline.control.authorizations import Entries, GivenBack, Reserved, Settled, Spend
@@ -37,6 +39,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.ledger import open_ledger, read_entries
 from tasc_pipeline.home.studies import LoadedStudy
 from tasc_pipeline.home.window_index import window_facts
+from tasc_pipeline.home.windows import PLAN
 from tasc_pipeline.steps.approved import ApprovedPlan
 
 if TYPE_CHECKING:
@@ -217,6 +220,64 @@ def in_force_now(home: Home, loaded: LoadedStudy, as_of: str) -> tuple[StandingA
     return tuple(found)
 
 
+def check_whole(home: Home, loaded: LoadedStudy, entries: Entries) -> None:
+    """Check that a ledger knows every window of its study of which a call was sent (rule 4).
+
+    Only the journals of windows that it does not know are read, and those as far as their first lease.
+
+    Args:
+        home: the state folder.
+        loaded: the study.
+        entries: its ledger, read before this call under the ledger's lock; without it, a run that has just reserved
+            looks like a window that is missing.
+
+    Raises:
+        NotAuthorized: one is missing, or nobody can tell because its journal cannot be read.
+    """
+    study_id = loaded.study.study_id
+    for key, facts in window_facts(home).items():
+        own = facts.authorized and facts.protocol_digest == loaded.protocol_digest
+        if not own or key in entries:
+            continue
+        try:
+            if not _was_sent(home, key):
+                continue
+        except TascError as error:
+            raise NotAuthorized(
+                f"the journal of a window that is not in the ledger cannot be read: {error}",
+                where=study_id,
+                field=key,
+                rule="what is sent is reserved first, and the ledger only grows",
+                way_out=f"restore runs/{key} and windows/{key}/{PLAN} from a backup; "
+                f"or go on as a successor: tasc study fork {study_id}",
+            ) from None
+        raise NotAuthorized(
+            "a window was sent under an authorization and is not in the ledger: the ledger is an older copy",
+            where=study_id,
+            field=key,
+            rule="what is sent is reserved first, and the ledger only grows",
+            way_out=f"restore the newest studies/{study_id}/ledger from a backup; "
+            f"or go on as a successor: tasc study fork {study_id}",
+        )
+
+
+def whole_entries(home: Home, loaded: LoadedStudy) -> Entries:
+    """What a study's ledger says now, checked by rule 4; a ledger that looks older is read again under its lock.
+
+    Raises:
+        NotAuthorized: the ledger is an older copy.
+        JournalError: it is corrupt.
+    """
+    entries = read_entries(home, loaded.study)
+    try:
+        check_whole(home, loaded, entries)
+    except NotAuthorized:
+        with open_ledger(home, loaded.study) as ledger:
+            check_whole(home, loaded, ledger.entries)
+            return dict(ledger.entries)
+    return entries
+
+
 def _in_force(home: Home, approved: ApprovedPlan, as_of: str) -> Held:
     record = approved.plan.record
     held = authorizations.held_by_digest(home, approved.ring, record.study_id, str(record.authorization_digest))
@@ -247,7 +308,7 @@ def _reserve(
     record = held.authorization.record
     with open_ledger(home, loaded.study) as ledger:
         entry = ledger.entries.get(reference)
-        _check_whole(home, loaded, ledger.entries)
+        check_whole(home, loaded, ledger.entries)
         if entry is not None and once:
             raise NotAuthorized(
                 "a probe of this name was made before",
@@ -261,19 +322,13 @@ def _reserve(
         ledger.reserve(Reserved(reference, record.digest, as_of, wanted, run))
 
 
-def _check_whole(home: Home, loaded: LoadedStudy, entries: Entries) -> None:
-    """Rule 4."""
-    for key, facts in window_facts(home).items():
-        own = facts.authorized and facts.protocol_digest == loaded.protocol_digest and key not in entries
-        if own and home.run(key).is_dir() and journal_exists(home.run(key)):
-            raise NotAuthorized(
-                "a window was collected under an authorization and is not in the ledger: the ledger is an older copy",
-                where=loaded.study.study_id,
-                field=key,
-                rule="what is sent is reserved first, and the ledger only grows",
-                way_out=f"restore the newest studies/{loaded.study.study_id}/ledger from a backup; "
-                f"or go on as a successor: tasc study fork {loaded.study.study_id}",
-            )
+def _was_sent(home: Home, key: str) -> bool:
+    """Whether the journal of a window holds a lease, which comes before every call; without a key, for chain and order."""
+    if not (home.run(key).is_dir() and journal_exists(home.run(key))):
+        return False
+    plan = read_record_file(CollectionPlan, home.window(key) / PLAN).record
+    binding = JournalBinding(plan.study_id, plan.protocol_digest, plan.digest, key, 0, plan.declaration_digest)
+    return any(record.kind is RecordKind.LEASE for record in scan(home.run(key), binding, None))
 
 
 def _settle(home: Home, loaded: LoadedStudy, reference: str, spend: Spend, as_of: str) -> None:

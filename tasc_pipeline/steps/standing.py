@@ -5,13 +5,15 @@ Rules:
 1. The two keys that the study names must be able to sign now, and the operator's key must have been trusted when it
    signed the approval or the authorization: a revocation may be dated earlier than that.
 2. A standing authorization must be in force now.
-3. A revocation and an end are final, so what is left of the window is never sent. A file that is missing or cannot be
-   verified may come back: it stops the run, and leaves the rest as it is.
+3. A revocation and an end are final, so what is left of the window is never sent. Anything else may come right again: a
+   file that is missing or cannot be verified, a key that is not in the key ring or not valid yet (a clock that stepped
+   back). It stops the run, and leaves the rest as it is.
 """
 
 from __future__ import annotations
 
 from tasc_collector.contracts.fault import FaultReason
+from tasc_collector.contracts.operations import KeyRing
 from tasc_collector.contracts.scalars import timestamp_of_ms
 from tasc_collector.errors import NotAuthorized
 from tasc_collector.shadow.standing import Look
@@ -37,14 +39,15 @@ def standing_word(home: Home, approved: ApprovedPlan, clock: Clock) -> Look:
 
     def look() -> FaultReason | None:
         at, ring = timestamp_of_ms(clock.wall_ns() // 1_000_000), keys.read_ring(home)
+        signer = pin.signature.authority_key_id
+        signed_at = approved.approved_at if approved.authorization is None else approved.authorization.record.issued_at
         try:
             signers.require_authorities(ring, approved.study, at)
-            signed_at = (
-                approved.approved_at if approved.authorization is None else approved.authorization.record.issued_at
-            )
-            keys.public_key(ring, pin.signature.authority_key_id, ("operator",), signed_at, where=plan.window_key)
+            keys.public_key(ring, signer, ("operator",), signed_at, where=plan.window_key)
         except NotAuthorized:
-            return FaultReason.KEY_ENDED
+            if signers.authority_ended(ring, approved.study, at) or _operator_ended(ring, signer, signed_at):
+                return FaultReason.KEY_ENDED
+            raise
         if approved.authorization is None:
             return None
         held = authorizations.held_by_digest(home, ring, plan.study_id, str(plan.authorization_digest))
@@ -52,3 +55,8 @@ def standing_word(home: Home, approved: ApprovedPlan, clock: Clock) -> Look:
         return None if found is None else _REASONS[found]
 
     return look
+
+
+def _operator_ended(ring: KeyRing, key_id: str, signed_at: str) -> bool:
+    """Whether an operator's key of the ring was not trusted any more when it signed."""
+    return any((key.key_id, key.role) == (key_id, "operator") and keys.has_ended(key, signed_at) for key in ring.keys)

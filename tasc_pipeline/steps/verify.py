@@ -16,7 +16,7 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import LINK, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.collect import run_context
-from tasc_pipeline.steps.collected import Collected, SpoolFailed, read_collected
+from tasc_pipeline.steps.collected import Collected, SpoolFailed, read_collected, telling
 from tasc_pipeline.steps.metrics import scrapes_digest
 from tasc_pipeline.steps.sampling import device_snapshots_digest
 from tasc_pipeline.steps.watch import counted
@@ -75,9 +75,11 @@ def _findings(home: Home, window_key: str) -> Iterator[Finding]:
     word = "approval" if approved.authorization is None else "standing authorization"
     yield Finding("authority", True, f"declaration, plan and {word} are signed and agree; plan {approved.digest}")
     journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
+    folder = home.run(approved.collected_as)
     try:
-        report = verify_journal(home.run(approved.collected_as), run_context(home, approved, ()).binding, journal_key)
-        collected = read_collected(approved, home.run(approved.collected_as), journal_key)
+        with telling(approved, "verifying the journal") as each:
+            report = verify_journal(folder, run_context(home, approved, ()).binding, journal_key, each=each)
+        collected = read_collected(approved, folder, journal_key)
     except SpoolFailed:
         raise
     except TascError as error:

@@ -57,27 +57,60 @@ def also_watching(show: Show, every_s: float) -> Iterator[None]:
         reminder.join()
 
 
+class Unfinished:
+    """The pieces of work that have begun and not ended, the innermost last; safe to use from several threads.
+
+    1. A piece that is told for the first time stands inside those before it: outer work waits while inner work goes on.
+    2. When a piece tells again, what stood inside it is over, however it ended.
+    3. A piece that is finished uncovers the one around it.
+    4. Work that sends has no name and nothing inside it: what is told after it has taken its place.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: list[tuple[Snapshot, float]] = []
+        self._told_at = time.monotonic()
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """What was done since."""
+        with self._lock:
+            self._told_at = now = time.monotonic()
+            names = [piece.what for piece, _ in self._open]
+            place = next((place for place, name in enumerate(names) if name in ("", snapshot.what)), len(names))
+            del self._open[place:]
+            if snapshot.done < snapshot.total:
+                self._open.append((snapshot, now))
+
+    def innermost(self) -> tuple[Snapshot, float] | None:
+        """The innermost of them, with the time that has passed, and for how many seconds nothing was told of any."""
+        with self._lock:
+            if not self._open:
+                return None
+            now, (snapshot, told_at) = time.monotonic(), self._open[-1]
+            return replace(snapshot, elapsed_s=snapshot.elapsed_s + now - told_at), now - self._told_at
+
+
 class _Pace:
     """Passes on what it is told, at most once per ``every_s``, over all work that follows one another."""
 
     def __init__(self, show: Show, every_s: float) -> None:
         self._show, self._every_s = show, every_s
         self._lock = threading.Lock()
-        self._latest: Snapshot | None = None
-        self._told_at = self._shown_at = time.monotonic()
+        self._unfinished = Unfinished()
+        self._shown_at = time.monotonic()
 
     def tell(self, snapshot: Snapshot) -> None:
         """What was done since."""
         with self._lock:
-            self._latest, self._told_at = snapshot, time.monotonic()
+            self._unfinished.tell(snapshot)
             self._show_if_due(snapshot)
 
     def remind(self) -> None:
-        """Nothing was told for a while; what is finished needs no reminder."""
+        """Nothing was told for a while; what is finished needs no reminder, what it was part of does."""
         with self._lock:
-            if self._latest is not None and self._latest.done < self._latest.total:
-                quiet_s = time.monotonic() - self._told_at
-                self._show_if_due(replace(self._latest, elapsed_s=self._latest.elapsed_s + quiet_s))
+            found = self._unfinished.innermost()
+            if found is not None:
+                self._show_if_due(found[0])
 
     def _show_if_due(self, snapshot: Snapshot) -> None:
         if (now := time.monotonic()) - self._shown_at >= self._every_s:

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from tasc_collector.contracts.report import ComparisonResult, ExecutionCounts, ProfileSummary
+from tasc_collector.contracts.report import ComparisonResult, ExecutionCounts, ProfileSummary, RatioResult
 from tasc_pipeline.warehouse.report_data import Curve, ReportData, Series
 
 NARROW_PX = 340
@@ -96,10 +96,14 @@ def distribution(curves: Sequence[Curve], label: str, *, width_px: int = NARROW_
 
 
 def intervals(result: ComparisonResult, *, width_px: int = NARROW_PX) -> str:
-    """Every ratio with its interval, margin and noise floor; the shape of the mark is the verdict."""
+    """Every ratio with its interval, margin and noise floor; the shape of the mark is the verdict.
+
+    The axis holds intervals, estimates and margins; a floor that is wider is cut at its ends.
+    """
     rows = [item for item in result.ratios if item.estimate is not None]
     with mpl.rc_context(_settings(width_px)):
         figure, axes = _figure(width_px, max(0.58, (70 + 24 * len(rows)) / width_px))
+        axes.set_xlim(*_reach(rows))
         for place, item in enumerate(reversed(rows)):
             colour = _VERDICT_COLOURS[item.verdict]
             if item.noise_floor is not None:
@@ -121,6 +125,14 @@ def intervals(result: ComparisonResult, *, width_px: int = NARROW_PX) -> str:
         columns = 5 if width_px >= HALF_PX else 3
         axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=columns, handletextpad=0.1, columnspacing=0.8)
         return _svg(figure)
+
+
+def _reach(rows: Sequence[RatioResult]) -> tuple[float, float]:
+    """Ends of the axis of ratios: 1, every estimate, interval and margin, and a little air."""
+    told = [(item.estimate, item.interval.low, item.interval.high, item.margin) for item in rows]
+    values = [1.0, *(value for row in told for value in row if value is not None)]
+    air = 0.05 * (max(values) - min(values)) or 0.05
+    return min(values) - air, max(values) + air
 
 
 def paired(curves: Sequence[tuple[str, Curve]], *, width_px: int = NARROW_PX) -> str:

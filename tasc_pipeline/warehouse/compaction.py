@@ -2,14 +2,13 @@
 
 Windows are concatenated in order of their key; each part is sorted already and ``window_key`` leads every sort order,
 so the result is sorted and no merge is needed. Old parts are retired and stay 24 hours; what a window publishes
-afterwards counts instead of the compacted rows.
+meanwhile or afterwards counts instead of the compacted rows, so the table's lock is held only as in ``publish``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,8 +23,10 @@ from tasc_pipeline.warehouse.manifests import (
     COMPACTED,
     PublicKeys,
     Source,
+    Watch,
     compacted_groups,
     published,
+    unwatched,
     window_folders,
 )
 from tasc_pipeline.warehouse.parquet import check_bytes, row_group_rows
@@ -35,14 +36,12 @@ from tasc_pipeline.warehouse.publish import (
     Clock,
     ManifestSigner,
     locked,
+    new_part,
     retire,
-    write_part,
     writing,
 )
 from tasc_pipeline.warehouse.schemas import TABLES, get_table
 
-Watch: TypeAlias = Callable[[str, int], Callable[[int], None]]
-"""As ``steps/watch.py`` counts: what is done and how much there is, then how much was done since."""
 COMPACT_AFTER = 256
 """Windows with parts of their own after which a table is compacted: opening 256 files costs a query tens of
 milliseconds, and a study of hourly windows reaches them every eleventh day."""
@@ -104,8 +103,9 @@ def compact(
         WarehouseError: the disk refused; nothing was changed.
     """
     kind, disk = get_table(table), disk or Disk()
-    with writing(f"{table} compaction"), locked(root / table):
-        held = published(root, table, keys=keys)
+    with writing(f"{table} compaction"):
+        with locked(root / table):
+            held = published(root, table, keys=keys)
         wanted = None if window_keys is None else set(window_keys)
         sources = [
             source
@@ -128,23 +128,22 @@ def compact(
         )
         group = digest("tasc/compacted-group/v1", [item.to_json() for item in covers])[7:15]
         folder = root / table / COMPACTED / group
-        disk.make_folder(folder)
-        tell = (watch or _unwatched)(f"compacting {table}, rows", sum(source.rows for source in sources))
-        part = write_part(folder, kind, _rows(sources, kind, tell), disk=disk)
-        manifest = CompactedManifest.sign_with(
-            sign.key,
-            sign.key_id,
-            table=table,
-            schema_id=kind.schema_id,
-            covers=covers,
-            parts=(part,),
-            generation=1 + max((manifest.generation for _, manifest in held.compacted), default=0),
-        )
-        disk.write(folder / MANIFEST, manifest.canonical())
-        now = format_timestamp(clock())
-        retire(
-            root / table, {f"{WINDOW_FOLDER}{source.window_key}/{source.path.name}": now for source in sources}, disk
-        )
+        tell = (watch or unwatched)(f"compacting {table}, rows", sum(source.rows for source in sources))
+        with new_part(root / table, f"{COMPACTED}/{group}", kind, _rows(sources, kind, tell), disk=disk) as part:
+            others = compacted_groups(root, table, keys=keys)
+            manifest = CompactedManifest.sign_with(
+                sign.key,
+                sign.key_id,
+                table=table,
+                schema_id=kind.schema_id,
+                covers=covers,
+                parts=(part,),
+                generation=1 + max((other.generation for _, other in others), default=0),
+            )
+            disk.write(folder / MANIFEST, manifest.canonical())
+            now = format_timestamp(clock())
+            replaced = {f"{WINDOW_FOLDER}{source.window_key}/{source.path.name}": now for source in sources}
+            retire(root / table, replaced, disk)
     return manifest
 
 
@@ -155,7 +154,3 @@ def _rows(sources: Sequence[Source], table: Table, tell: Callable[[int], None]) 
             for batch in part.iter_batches(batch_size=row_group_rows(table)):
                 yield pa.Table.from_batches([batch]).cast(table.schema)
                 tell(batch.num_rows)
-
-
-def _unwatched(what: str, total: int) -> Callable[[int], None]:
-    return lambda rows: None

@@ -6,10 +6,10 @@ that covers it. A compacted part whose window was published again with other byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,8 @@ from tasc_pipeline.warehouse.schemas import TABLES, get_table
 COMPACTED = "compacted"
 PublicKeys = Mapping[str, PublicKey]
 """Collector keys by key id."""
+Watch: TypeAlias = Callable[[str, int], Callable[[int], None]]
+"""As ``steps/watch.py`` counts: what is done and how much there is, then how much was done since."""
 
 _S = TypeVar("_S", bound=SignedRecord)
 
@@ -156,18 +158,32 @@ def window_batches(root: Path, table: str, window_key: str, *, keys: PublicKeys 
     )
 
 
-def verify_parts(root: Path, *, keys: PublicKeys | None = None) -> int:
+def unwatched(what: str, total: int) -> Callable[[int], None]:
+    """The ``Watch`` of work that nobody watches."""
+    return lambda more: None
+
+
+def verify_parts(root: Path, *, keys: PublicKeys | None = None, watch: Watch = unwatched) -> int:
     """Check every signature and every byte of every part that counts; returns how many parts were checked.
+
+    Args:
+        root: the warehouse folder.
+        keys: collector keys; signatures of the manifests are verified where given.
+        watch: told the number of tables, then of parts; gives a function for those that were checked since.
 
     Raises:
         PartCorruptError: names the first part or manifest that is not what was published.
     """
-    checked = 0
+    sources: list[Source] = []
+    tell = watch("verifying manifests of tables", len(TABLES))
     for table in TABLES:
-        for source in published(root, table, keys=keys).sources(root, table):
-            check_bytes(source.path, source.sha256)
-            checked += 1
-    return checked
+        sources += published(root, table, keys=keys).sources(root, table)
+        tell(1)
+    tell = watch("verifying parts", len(sources))
+    for source in sources:
+        check_bytes(source.path, source.sha256)
+        tell(1)
+    return len(sources)
 
 
 def _manifests(folder: Path) -> Iterator[Path]:

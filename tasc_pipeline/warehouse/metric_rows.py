@@ -51,23 +51,51 @@ _ENTRY: Final = pa.schema(
 _VERSION: Final = "tasc-metrics-scrape-v1"
 _MAY_BE_NULL: Final = frozenset({"windowKey", "value", "sum"})
 _LEAST_BLOCK: Final = 1 << 20
+SLICE_BYTES: Final = 64 << 20
+"""Bytes of lines that are parsed at once: Arrow takes a block of less than 2 GiB, and the scrapes of a window may be more."""
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Numbers: TypeAlias = npt.NDArray[np.float64]
 
 
-def scrape_columns(lines: Sequence[bytes]) -> pa.Table:
+def scrape_columns(lines: Sequence[bytes], *, slice_bytes: int = SLICE_BYTES) -> pa.Table:
     """Scrapes as a table with a column per field, in the order of their lines.
 
     Args:
         lines: bytes that a verified batch signed, each one ``tasc-metrics-scrape-v1`` without a signature.
+        slice_bytes: how many bytes of whole lines are parsed at once; a longer line is parsed alone.
 
     Raises:
         InputError: a line has an unknown or missing field, or a value of another type.
     """
+    table = pa.concat_tables([_ENTRY.empty_table(), *map(_parsed, _slices(lines, slice_bytes))]).combine_chunks()
+    for name in _ENTRY.names:
+        _check(name, _whole(table, name))
+    if not _all(pc.equal(_whole(table, "version"), _VERSION)):
+        raise _refused("a line is of another version")
+    flat = _whole(table, "histograms").flatten()
+    bounds, counts = (pc.list_value_length(flat.field(name)) for name in ("upperBounds", "cumulativeCounts"))
+    if not _all(pc.equal(counts, pc.add(bounds, 1))):
+        raise _refused("a histogram has another number of counts than of buckets")
+    return table
+
+
+def _slices(lines: Iterable[bytes], slice_bytes: int) -> Iterator[list[bytes]]:
+    """Lines in their order, as many at a time as have no more bytes than that with their line ends; at least one."""
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        if held and size + len(line) + 1 > slice_bytes:
+            yield held
+            held, size = [], 0
+        held.append(line)
+        size += len(line) + 1
+    if held:
+        yield held
+
+
+def _parsed(lines: list[bytes]) -> pa.Table:
     data = b"".join(line + b"\n" for line in lines)
-    if not data:
-        return _ENTRY.empty_table()
     try:
         table = pj.read_json(
             io.BytesIO(data),
@@ -79,15 +107,6 @@ def scrape_columns(lines: Sequence[bytes]) -> pa.Table:
         raise _refused("a line is no scrape, or has an unknown field") from None
     if table.num_rows != len(lines):
         raise _refused("a line holds more than one scrape")
-    table = table.combine_chunks()
-    for name in _ENTRY.names:
-        _check(name, _whole(table, name))
-    if not _all(pc.equal(_whole(table, "version"), _VERSION)):
-        raise _refused("a line is of another version")
-    flat = _whole(table, "histograms").flatten()
-    bounds, counts = (pc.list_value_length(flat.field(name)) for name in ("upperBounds", "cumulativeCounts"))
-    if not _all(pc.equal(counts, pc.add(bounds, 1))):
-        raise _refused("a histogram has another number of counts than of buckets")
     return table
 
 

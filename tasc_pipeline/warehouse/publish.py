@@ -1,12 +1,15 @@
 """Publication of one table of one window: old readers keep what they see, new ones see all of the new or none of it.
 
-Order, under a lock per table; the process may end between any two steps:
+Order; the process may end between any two steps. The lock of the table is held in steps 1 and 3 to 5, which take
+milliseconds, and not in step 2, which takes as long as the rows take to be made:
 
-1. Remove temporaries that an earlier end left in the folder.
-2. Write the part under a temporary name in the same folder; fsync it.
+1. Remove temporaries that an earlier end left in the folder; open one with a name of its own and lock that file.
+2. Write the part to it; fsync it. Its lock, which ends with its writer, says that it is no leftover.
 3. Rename it to ``part-<first 8 hex of its SHA-256>.parquet``; fsync the folder.
 4. Note every other part of the folder as retired, with the time. Nothing is deleted here.
 5. Write the signed manifest beside, fsync, rename over the old one, fsync the folder. *Now* it is published.
+
+Of two that publish the same table and window at once, what the later one to end wrote counts.
 
 Readers follow manifests, never globs, so steps 1 to 4 change nothing that anyone sees. Views are made from manifests
 afterwards (``database.build_views``), which then deletes parts that were retired more than 24 hours ago.
@@ -20,6 +23,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
@@ -95,38 +99,71 @@ def publish(
     else:
         rows = following(kind, (_of_window(batch, table, window_key) for batch in rows))
     folder = window_folder(root, table, window_key)
-    with writing(f"{table} of {window_key}"):
-        disk.make_folder(folder)
-        with locked(root / table):
-            part = write_part(folder, kind, rows, disk=disk)
-            _retire_others(root / table, folder, part.file, clock(), disk)
-            manifest = PartManifest.sign_with(
-                sign.key,
-                sign.key_id,
-                table=table,
-                schema_id=kind.schema_id,
-                window_key=window_key,
-                source_digest=source_digest,
-                parts=(part,),
-            )
-            disk.write(folder / MANIFEST, manifest.canonical())
+    with (
+        writing(f"{table} of {window_key}"),
+        new_part(root / table, folder.name, kind, rows, disk=disk) as part,
+    ):
+        _retire_others(root / table, folder, part.file, clock(), disk)
+        manifest = PartManifest.sign_with(
+            sign.key,
+            sign.key_id,
+            table=table,
+            schema_id=kind.schema_id,
+            window_key=window_key,
+            source_digest=source_digest,
+            parts=(part,),
+        )
+        disk.write(folder / MANIFEST, manifest.canonical())
     return part
 
 
-def write_part(folder: Path, table: Table, batches: Iterable[pa.Table], *, disk: Disk) -> Part:
-    """Steps 1 to 3: write, fsync, rename, fsync. The caller holds the table's lock."""
+@contextlib.contextmanager
+def new_part(
+    table_folder: Path, below: str, table: Table, batches: Iterable[pa.Table], *, disk: Disk
+) -> Iterator[Part]:
+    """Steps 1 to 3; what the caller does with the part happens under the table's lock.
+
+    Args:
+        table_folder: the table's folder, which holds the lock.
+        below: folder of the part in it.
+        table: whose rows they are.
+        batches: the rows, taken while no lock is held.
+        disk: file operations.
+    """
+    folder = table_folder / below
+    disk.make_folder(table_folder)
+    with contextlib.ExitStack() as held:
+        with locked(table_folder):
+            disk.make_folder(folder)  # under the lock: an empty one may be removed
+            _remove_leftovers(folder, disk)
+            names = (folder / f".tmp-part-{number}" for number in count(1))
+            temporary = next(name for name in names if not name.exists())
+            file = held.enter_context(disk.create(temporary))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            written = write_parquet(file, table, batches)
+            disk.sync(file)
+        except BaseException:
+            disk.remove(temporary)  # while its name is still ours
+            raise
+        part = Part(
+            file=f"part-{written.sha256[:8]}.parquet", rows=written.rows, bytes=written.bytes, sha256=written.sha256
+        )
+        with locked(table_folder):
+            disk.replace(temporary, folder / part.file)
+            disk.sync_path(folder)
+            yield part
+
+
+def _remove_leftovers(folder: Path, disk: Disk) -> None:
+    """Remove temporaries whose writer is gone; one that is alive holds the lock of its file."""
     for left in folder.glob(".tmp-*"):
-        disk.remove(left)
-    temporary = folder / ".tmp-part"
-    with disk.create(temporary) as file:
-        written = write_parquet(file, table, batches)
-        disk.sync(file)
-    part = Part(
-        file=f"part-{written.sha256[:8]}.parquet", rows=written.rows, bytes=written.bytes, sha256=written.sha256
-    )
-    disk.replace(temporary, folder / part.file)
-    disk.sync_path(folder)
-    return part
+        try:
+            with left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                disk.remove(left)
+        except (BlockingIOError, FileNotFoundError):
+            continue
 
 
 def read_retired(folder: Path) -> dict[str, str]:
@@ -148,7 +185,7 @@ def retire(table_folder: Path, names: Mapping[str, str], disk: Disk) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a table's publication lock; waits, because publication takes milliseconds."""
+    """Hold a table's publication lock; waits, because nobody holds it for more than milliseconds."""
     handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -274,6 +274,7 @@ def _comparison_gates(report: AssessmentReport, result: ComparisonResult) -> Ite
             verdict=ratio.verdict,
             deciding=ratio.deciding,
             pairs=ratio.pairs,
+            noise_floor=ratio.noise_floor,
             **_interval(ratio.interval),
         )
     yield _failure_gate(report, result.candidate_profile_id, result.failures)
@@ -292,6 +293,7 @@ def _failure_gate(report: AssessmentReport, candidate: str, failures: FailureRes
         verdict=failures.verdict,
         deciding=True,
         pairs=failures.pairs,
+        noise_floor=failures.noise_floor,
         **_interval(failures.interval),
     )
 

@@ -81,7 +81,8 @@ GATES = table(
     "gates",
     assessment.GateRow,
     sort_by=("window_key", "candidate_profile_id", "gate"),
-    description="Every gate and margin with its estimate, interval and verdict.",
+    description="Every gate and margin with its estimate, interval, noise floor and verdict.",
+    version=2,
 )
 DECISIONS = table(
     "decisions",

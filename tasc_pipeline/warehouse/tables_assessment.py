@@ -102,6 +102,14 @@ class GateRow:
     interval_high: Annotated[float | None, number("Upper end of the interval.", "of the gate")] = None
     confidence: Annotated[float | None, number("Confidence of the interval.", "share")] = None
     interval_method: Annotated[str | None, word("How the interval was made.")] = None
+    noise_floor: Annotated[
+        float | None,
+        number(
+            "Difference that the champion shows against its own replicates, of a ratio relative; null with fewer than "
+            "two, of a decision's gate and of a part older than this column.",
+            "share",
+        ),
+    ] = None
     evidence_class: Annotated[str, word("measured, reported, modeled or unavailable.")]
     verdict: Annotated[
         str, word("passed, failed, undecided or unavailable; of a comparison no-worse, worse or undecided.")

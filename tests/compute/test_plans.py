@@ -128,10 +128,15 @@ def test_unset_knobs_write_nothing():
         (EngineId.LLAMACPP, {"kv_cache_dtype": "q8_0"}, ("-ctk", "f16"), "--cache-type-k"),
         (EngineId.MLX, {"max_concurrent_requests": 4}, ("--decode-concurrency=8",), "--decode-concurrency"),
         (EngineId.EXLLAMAV3, {}, ("--disable-auth", "false"), None),
+        (EngineId.VLLM, {"max_context_length": 4096}, ("--max_model", "1k"), "--max-model-len"),
+        (EngineId.VLLM, {"tool_call_parser": "hermes"}, ("--tool-call=openai",), "--enable-auto-tool-choice"),
+        (EngineId.SGLANG, {"max_context_length": 4096}, ("--context", "512"), "--context-length"),
+        (EngineId.MLX, {"max_concurrent_requests": 4}, ("--decode=8",), "--decode-concurrency"),
+        (EngineId.EXLLAMAV3, {"kv_cache_dtype": "Q8"}, ("--cache-m", "Q4"), "--cache-mode"),
     ],
 )
 def test_an_extra_argument_replaces_the_base_flag_with_all_its_values(engine, options, extra, gone):
-    """Aliases, underscores, ``=`` and negations all name the same flag; the extra stays verbatim and last."""
+    """Aliases, underscores, ``=``, negations and cut options name the same flag; the extra stays verbatim and last."""
     written = argv(engine, options, *extra)
     assert written[-len(extra) :] == list(extra)
     base = written[: -len(extra)]
@@ -260,6 +265,15 @@ def test_requests_that_must_not_be_launched_say_why(item, reason):
         (EngineId.EXLLAMAV3, ("--log-prompt", "true"), ("--log-prompt",)),
         (EngineId.LLAMACPP, ("--threads", "2"), ()),
         (EngineId.VLLM, ("--no-enable-log-requests",), ()),  # it switches the logging off
+        # argparse takes an option that is cut short; llama-server does not
+        (EngineId.SGLANG, ("--crash-dump", "/x"), ("--crash-dump-folder",)),
+        (EngineId.SGLANG, ("--log-requests",), ("--log-requests",)),
+        (EngineId.SGLANG, ("--log-level", "info"), ()),
+        (EngineId.VLLM, ("--enable_log_o",), ("--enable-log-outputs",)),
+        (EngineId.MLX, ("--log-le=DEBUG",), ("--log-level",)),
+        (EngineId.EXLLAMAV3, ("--log-p", "true"), ("--log-prompt",)),
+        (EngineId.LLAMACPP, ("--log-prompts", "/x"), ()),
+        (EngineId.MLX, ("--", "DEBUG"), ()),
     ],
 )
 def test_flags_that_write_prompts_or_answers_are_known(engine, extra, flags):
@@ -281,13 +295,26 @@ def test_variables_that_do_the_same_are_known_too(engine, name):
 
 
 @pytest.mark.parametrize("engine", list(EngineId))
-@pytest.mark.parametrize("extra", [("--port", "9"), ("--port=9",)])
+@pytest.mark.parametrize("extra", [("--port", "9"), ("--port=9",)], ids=["two-words", "one-word"])
 def test_an_extra_argument_that_leaves_the_leased_port_is_planned_verbatim_and_never_launched(engine, extra):
     profile = CPU if engine in (EngineId.LLAMACPP, EngineId.MLX) else CUDA
     item = request(engine, profile, PROCESS, {}, extra_args=extra)
     assert plan_launch(item).argv[-len(extra) :] == extra
     assert plan_launch(item).argv.count("--port") == extra.count("--port")
     assert "--port as an extra argument would leave the port that is leased" in "; ".join(refusals(item))
+
+
+@pytest.mark.parametrize("engine", [item for item in EngineId if item is not EngineId.LLAMACPP])
+@pytest.mark.parametrize("extra", [("--por", "9000"), ("--po=9000",)], ids=["two-words", "one-word"])
+def test_a_port_that_is_cut_short_is_refused_where_the_parser_takes_it(engine, extra):
+    item = request(engine, CPU if engine is EngineId.MLX else CUDA, PROCESS, {}, extra_args=extra)
+    assert "--port as an extra argument would leave the port that is leased" in "; ".join(refusals(item))
+
+
+def test_llama_server_takes_no_option_that_is_cut_short():
+    item = request(EngineId.LLAMACPP, CPU, PROCESS, {}, extra_args=("--por", "9000"))
+    assert plan_launch(item).argv.count("--port") == 1
+    assert refusals(item) == ()
 
 
 def test_every_engine_has_a_health_check_within_its_deadline():

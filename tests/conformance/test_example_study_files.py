@@ -63,6 +63,7 @@ def test_the_files_alone_give_the_published_result(tmp_path: Path) -> None:
         "PROPOSED: unavailable-capacity",
     ):
         assert line in done.stdout
+    assert "not moved" not in done.stdout
 
 
 def test_without_a_snapshot_the_chain_is_made_from_the_protocol(study: Path, tmp_path: Path) -> None:
@@ -85,6 +86,45 @@ def _lines(study: Path, name: str, change: Callable[[list[bytes]], list[bytes]])
 
 def _set(line: bytes, name: str, value: object) -> bytes:
     return canonical_bytes({**orjson.loads(line), name: value})
+
+
+EXPIRED = "the protocol expired at 2026-09-01T00:00:00.000Z: only drift, expiry and retirement are taken"
+TOO_EARLY = "nothing happens before the protocol's creation at 2026-07-20T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("as_of", "reason", "rule"),
+    [
+        ("2026-09-01T00:00:00.000Z", "protocol-expired", EXPIRED),
+        ("2026-07-19T23:59:59.999Z", "protocol-not-yet-valid", TOO_EARLY),
+    ],
+)
+def test_a_stale_decision_stands_where_the_controller_does_not_take_it(
+    study: Path, tmp_path: Path, as_of: str, reason: str, rule: str
+) -> None:
+    (study / "controller-snapshot.json").unlink()
+    context = orjson.loads((study / "development-context.json").read_bytes())
+    del context["contextDigest"]
+    (study / "development-context.json").write_bytes(canonical_bytes({**context, "asOf": as_of}))
+    done = run(str(study), "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.exception
+    assert "development: STALE" in done.stdout
+    assert f"controller: COLLECTING after 2 events\ncontroller: not moved: {rule}\n" in done.stdout
+    development = read_record_file(AssessmentDecision, tmp_path / "out" / "development-decision.json").record
+    assert (development.status, reason in development.stale_reasons) == ("STALE", True)
+    controller = read_record_file(ControllerSnapshot, tmp_path / "out" / "controller-snapshot.json").record
+    assert (controller.state, controller.assessments) == ("COLLECTING", ())
+
+
+def test_nothing_is_written_where_one_of_the_names_is_taken(study: Path, tmp_path: Path) -> None:
+    (study / "controller-snapshot.json").unlink()
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "controller-snapshot.json").write_bytes((INTEROP / "controller-snapshot.json").read_bytes())
+    done = run(str(study), "--out", str(out))
+    assert isinstance(done.exception, InputError)
+    assert "a different file is already there" in str(done.exception)
+    assert [path.name for path in out.iterdir()] == ["controller-snapshot.json"]
 
 
 def _forge_trace(study: Path) -> None:

@@ -31,7 +31,7 @@ CANARY = ("inference-canary",)
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with world(tmp_path, cases=2, route="chatCompletions") as found:
+    with world(tmp_path, cases=2, recurring=True, route="chatCompletions") as found:
         with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found

@@ -31,7 +31,7 @@ PAGES = (
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
     """What the pages start from: the study ``first`` with one assessed window."""
-    with world(tmp_path_factory.mktemp("docs")) as made:
+    with world(tmp_path_factory.mktemp("docs"), recurring=True) as made:
         key = made.approved_window()
         collect.collect(made.home, key, show=lambda _: None)
         collect.publish(made.home, key)

@@ -33,7 +33,7 @@ CANARY = {"effects": ("inference-canary",), "canary_calls_per_day": 4}
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with world(tmp_path, cases=2, route="chatCompletions") as found:
+    with world(tmp_path, cases=2, recurring=True, route="chatCompletions") as found:
         with_instance(found.home)
         monkeypatch.setenv("TASC_HOME", str(found.home.root))
         yield found
@@ -110,7 +110,15 @@ def test_an_engine_of_another_configuration_than_the_studys_is_stopped_and_asked
     candidate = Server(made.candidate.origin, configuration_digest="sha256:" + "7" * 64)
     new_study(
         made.home,
-        NewStudy("second", "tests", Server(made.champion.origin), (candidate,), made.prompts, route="chatCompletions"),
+        NewStudy(
+            "second",
+            "tests",
+            Server(made.champion.origin),
+            (candidate,),
+            made.prompts,
+            route="chatCompletions",
+            recurring=True,
+        ),
         now(),
     )
     authorized(made.home, "second", calls_per_day=1_000, output_tokens_per_day=100_000, **CANARY)  # type: ignore[arg-type]

@@ -10,6 +10,12 @@ def test_a_trace_becomes_offsets_from_its_first_arrival() -> None:
     assert read_arrivals([b"10.5\n", b"\n", b"10.5\r\n", b"12\n"], where="arrivals.txt") == (0.0, 0.0, 1.5)
 
 
+def test_a_float_as_programs_print_it_is_a_time() -> None:
+    times = [0.1 + 0.2, 1 / 3, 2 / 3 + 1e-16, 5e-7]
+    offsets = read_arrivals([repr(time).encode() for time in sorted(times)], where="arrivals.txt")
+    assert offsets == tuple(time - 5e-7 for time in sorted(times))
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tasc_collector.contracts.fault import FaultReason
-from tasc_collector.errors import SignatureError
+from tasc_collector.errors import SignatureError, TascError
 from tasc_collector.journal import RecordKind
 from tasc_collector.limits import STANDING_LOOK_EVERY_S
 from tasc_collector.transport.clock import SystemClock
@@ -87,16 +87,28 @@ def test_a_call_in_flight_is_read_to_its_end_when_the_word_is_over() -> None:
     assert 1 <= sent <= 6 and result.states == {"success": sent} | ({"not_attempted": 6 - sent} if sent < 6 else {})
 
 
-def test_a_word_that_cannot_be_read_fails_the_run_and_leaves_the_rest_to_be_sent_later() -> None:
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (
+            SignatureError("the signature is not right", where="hourly.json", way_out="restore the file"),
+            r"hourly\.json",
+        ),
+        (OSError(5, "Input/output error", "/somewhere/secret"), r"^it cannot be told .* -> check the state folder"),
+    ],
+)
+def test_a_word_that_cannot_be_read_fails_the_run_and_leaves_the_rest_to_be_sent_later(
+    failure: Exception, said: str
+) -> None:
     server = MemoryServer()
 
     def unreadable() -> FaultReason | None:
         if sum(server.sent.values()) == 3:
-            raise SignatureError("the signature is not right", where="hourly.json", way_out="restore the file")
+            raise failure
         return None
 
     context = memory_run(server, setup=window(), look=unreadable, look_every_s=0)
-    with pytest.raises(SignatureError, match=r"hourly\.json"):
+    with pytest.raises(TascError, match=said):
         run(context)
     assert sum(server.sent.values()) == 3 and not faults(context)
     later = run(dataclasses.replace(context, look=lambda: None))

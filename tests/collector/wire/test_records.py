@@ -10,7 +10,7 @@ import pytest
 from tasc_collector.contracts.context import AssessmentContext
 from tasc_collector.contracts.http_limits import HttpLimits
 from tasc_collector.errors import DigestMismatch, InputError
-from tasc_collector.wire.records import read_bounded, read_ndjson_records, read_record, read_record_file
+from tasc_collector.wire.records import read_bounded, read_lines, read_ndjson_records, read_record, read_record_file
 
 D = "sha256:" + "1" * 64
 CONTEXT = (
@@ -121,3 +121,14 @@ def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
     path = tmp_path / "none.ndjson"
     path.write_bytes(b"")
     assert list(read_ndjson_records(HttpLimits, path)) == []
+
+
+def test_the_lines_of_a_file_of_any_size_are_read_and_a_torn_last_one_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "lines.ndjson"
+    path.write_bytes(b"12345\n\n1234\n123")
+    assert list(read_lines(path, 6)) == [b"12345", b"", b"1234"]
+    with pytest.raises(InputError, match="a line is larger than 4 bytes"):
+        list(read_lines(path, 4))
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(InputError, match="is a symbolic link"):
+        list(read_lines(tmp_path / "link", 6))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasc_collector.errors import WireError
 from tasc_collector.wire.json import EVENT_JSON, JsonLimits, parse_json
 from tasc_collector.wire.slot import StringSlot, learn_slot
 from tasc_collector.wire.sse import SseDecoder, SseLimits
@@ -72,6 +73,17 @@ def test_events_at_hand_one_by_one_fit_as_they_do_together() -> None:
     assert decoder.feed(events[0]) == [("", _chunk(" one"), "", None)], "nothing of them was taken"
     assert decoder.feed(events[1][:9]) == []
     assert decoder.feed_each(events, slot) is None, "an event is open"
+
+
+def test_chunks_that_are_taken_together_count_one_by_one() -> None:
+    event = f"data: {_chunk('x')}\n\n".encode()
+    decoder, slot = SseDecoder(SseLimits(max_chunks=4)), _learn(_chunk("x"))
+    assert slot is not None and decoder.feed(event)
+    assert decoder.feed_each([event, event], slot) == ["x", "x"]
+    assert decoder.feed_each([event, event], slot) is None, "one may still come"
+    assert decoder.feed(event) == [("", _chunk("x"), "", None)]
+    with pytest.raises(WireError, match="chunk"):
+        decoder.feed(event)
 
 
 def test_a_slot_needs_room_in_the_bounds() -> None:

@@ -21,7 +21,7 @@ ROOM = ("--windows-per-day", "2", "--calls-per-day", "100", "--output-tokens-per
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("authorize"), cases=2) as found:
+    with world(tmp_path_factory.mktemp("authorize"), cases=2, recurring=True) as found:
         yield found
 
 

@@ -5,10 +5,41 @@ from dataclasses import replace
 
 import pytest
 
+from tasc_collector.contracts.report import FailureResult, Interval, RatioResult
 from tasc_pipeline.control.comparing import compare
 from tasc_pipeline.control.fairness import Conditions
-from tasc_pipeline.control.sentences import asides
+from tasc_pipeline.control.ruling import FailureGrounds, overall
+from tasc_pipeline.control.sentences import asides, floor_text
 from tests.support.comparison_rows import question, rows, swapped
+
+_INTERVAL = Interval(low=-0.03, high=0.03, confidence=0.95, method="betting")
+FAILURES = FailureResult(
+    champion_rate=0.05,
+    candidate_rate=0.05,
+    difference=0.0,
+    interval=_INTERVAL,
+    worst_case=0.0,
+    best_case=0.0,
+    margin=0.02,
+    verdict="undecided",
+    pairs=80,
+    groups=80,
+)
+"""Both fail 5 % of the time, and the margin is 2 %."""
+RATIOS = [
+    RatioResult(
+        metric="ttft",
+        statistic="median",
+        estimate=1.0,
+        interval=_INTERVAL,
+        margin=1.1,
+        verdict="no-worse",
+        deciding=True,
+        pairs=80,
+        groups=80,
+        noise_floor=None,
+    )
+]
 
 
 def _ratio(result, metric: str, statistic: str = "median"):
@@ -169,6 +200,46 @@ def test_where_some_calls_fail_the_sentence_says_how_many_groups_would_tell() ->
     assert "about 1865 would tell" in result.sentence
 
 
+def test_where_calls_are_unknown_they_are_the_reason_and_no_number_of_groups_is_promised() -> None:
+    """Of 1,000 groups 30 candidate calls are unknown: 3 % alone are beyond a margin of 2 %."""
+    observations = [
+        replace(item, dispatch_state="sent_unknown", status="unknown", reason="connection-lost")
+        if item.profile_id == "candidate" and item.case_id < "case-030"
+        else item
+        for item in rows(23, groups=1_000, replicates=1)
+    ]
+    result = compare(question(margin=1.10, failure_margin=0.02), observations)
+    assert (result.failures.best_case, result.failures.worst_case) == (0.0, 0.03)
+    [reason] = result.reasons
+    assert reason.startswith("failures can be on either side of the margin of 2.0% with 970 groups: ")
+    assert reason.endswith("executions without a known end alone leave +0.0% to +3.0%")
+
+
+def test_in_a_sequence_the_groups_of_all_windows_count_and_no_number_of_them_is_promised() -> None:
+    first = compare(question(recurring=True, window=1, margin=1.5, failure_margin=0.02), rows(24))
+    second = compare(question(recurring=True, window=2, margin=1.5, failure_margin=0.02), rows(25), [first.summary])
+    assert [result.reasons[-1] for result in (first, second)] == [
+        f"failures can be on either side of the margin of 2.0% with {groups} groups over all windows"
+        for groups in (80, 160)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "promised"),
+    [(216, " (about 217 would)"), (217, ""), (1_000, "")],
+)
+def test_no_number_below_the_groups_already_there_is_promised_without_failures(groups: int, promised: str) -> None:
+    failures = FAILURES.model_copy(update={"champion_rate": 0.0, "candidate_rate": 0.0, "difference": 0.0})
+    _, reasons = overall(question().rule, RATIOS, failures, FailureGrounds(groups, 0.0, 0.0), 1.0)
+    assert reasons == (f"no failure, and {groups} groups cannot exclude 2.0% more of them{promised}",)
+
+
+@pytest.mark.parametrize(("groups", "promised"), [(1_864, " (about 1865 would tell)"), (1_865, ""), (9_000, "")])
+def test_no_number_below_the_groups_already_there_is_promised_with_failures(groups: int, promised: str) -> None:
+    _, reasons = overall(question().rule, RATIOS, FAILURES, FailureGrounds(groups, 0.0, 0.0), 1.0)
+    assert reasons == (f"failures can be on either side of the margin of 2.0% with {groups} groups{promised}",)
+
+
 def test_conditions_of_the_servers_stand_in_the_strip_and_in_the_sentence() -> None:
     conditions = {
         "champion": Conditions(running=2.0, waiting=0.0),
@@ -231,3 +302,21 @@ def test_what_stands_beside_the_figures() -> None:
         "TTFT p95, ITL p95, TPOT p95, E2E p95 shown only: 40 groups, a 95th percentile needs 60",
         "intervals hold over all looks, so far at 1 window; they have used 0.02% of an error of 5.0% per figure",
     )
+
+
+@pytest.mark.parametrize(
+    ("floor", "text"),
+    [
+        (None, "unavailable"),
+        (0.0, "±0 %"),
+        (0.0123, "±1.2 %"),
+        (0.0994, "±9.9 %"),
+        (0.0996, "±10 %"),
+        (0.994, "±99 %"),
+        (0.996, "±100 %"),
+        (1.234, "±123 %"),
+        (12.5, "±1,250 %"),
+    ],
+)
+def test_a_noise_floor_is_a_plain_number_however_wide(floor: float | None, text: str) -> None:
+    assert floor_text(floor) == text

@@ -28,7 +28,7 @@ WORD = "sha256:" + "1" * 64
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]  # yields a World
-    with world(tmp_path_factory.mktemp("ledger"), cases=2) as found:
+    with world(tmp_path_factory.mktemp("ledger"), cases=2, recurring=True) as found:
         yield found
 
 

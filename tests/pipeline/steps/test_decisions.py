@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -23,13 +24,14 @@ from tasc_collector.wire.records import read_record
 from tasc_pipeline.assets.assessment import assessments
 from tasc_pipeline.cli.app import build
 from tasc_pipeline.home.studies import load_study
-from tasc_pipeline.home.windows import DECLARATION, MANIFEST, PLAN, REPORT
+from tasc_pipeline.home.windows import DECLARATION, LINK, MANIFEST, PLAN, REPORT
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import assess, catalogue, plan, seal
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.assess_decision import assess_decision_window
 from tasc_pipeline.steps.close import close
 from tasc_pipeline.steps.decision_inputs import read_material
+from tasc_pipeline.steps.earlier import earlier_decisions
 from tasc_pipeline.steps.evidence_intake import add_evidence
 from tasc_pipeline.steps.evidence_signing import Evaluator, sign_scores
 from tasc_pipeline.steps.export import export_traces
@@ -206,6 +208,7 @@ def test_a_window_with_worse_scores_holds_the_policy_back(made: DecisionWorld, w
     assert decision is not None and decision.status == "HOLD", decision
     assert "failed.paired-quality" in decision.reasons
     assert decision.windows is not None and decision.windows.earlier_windows == (window,)
+    way_out = {REPORT: f"run: tasc assess {window}", DECLARATION: f"or move windows/{window} out of the state folder"}
     for name in (REPORT, DECLARATION):  # a sequence does not go on as if an earlier window had not been
         path = made.home.window(window) / name
         whole = path.read_bytes()
@@ -216,6 +219,30 @@ def test_a_window_with_worse_scores_holds_the_policy_back(made: DecisionWorld, w
         path.unlink()
         path.write_bytes(whole)
         assert refused.value.where == window and name in refused.value.what
+        assert way_out[name] in str(refused.value.way_out)
+    _a_damaged_window_is_in_the_way_of_its_own_study_only(made, key)
+
+
+def _a_damaged_window_is_in_the_way_of_its_own_study_only(made: DecisionWorld, key: str) -> None:
+    approved, analysis = load_approved(made.home, key), made.study.analysis
+    assert analysis is not None
+    digests = approved.plan.record.policy_digest, analysis.record.digest
+    damaged = made.home.window("other.r01-00000000")
+    damaged.mkdir()
+    (damaged / DECLARATION).write_text("{")
+    (damaged / LINK).write_text('{"studyId": "other"}')
+    assert len(earlier_decisions(made.home, approved, *digests, complete=True)) == 1
+    for text in ("{", f'{{"studyId": "{STUDY}"}}'):  # whose it is, nobody can tell; or it is this study's
+        (damaged / LINK).write_text(text)
+        with pytest.raises(InputError, match="an earlier window cannot be read") as refused:
+            earlier_decisions(made.home, approved, *digests, complete=True)
+        assert refused.value.where == damaged.name
+    shutil.rmtree(damaged)
+    gone = [key.model_copy(update={"revoked_at": "2026-01-01T00:00:00.000Z"}) for key in approved.ring.keys]
+    revoked = replace(approved, ring=approved.ring.model_copy(update={"keys": tuple(gone)}))
+    with pytest.raises(InputError, match="an earlier window cannot be read") as refused:
+        earlier_decisions(made.home, revoked, *digests, complete=True)
+    assert f"tasc study fork {STUDY}" in str(refused.value.way_out)
 
 
 def test_another_analysis_plan_than_the_collected_one_is_refused(made: DecisionWorld, window: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tasc_collector.errors import InputError, TascError
 from tasc_pipeline.home.studies import load_study
-from tasc_pipeline.home.windows import DECLARATION, LINK, REPORT, WindowFolder
+from tasc_pipeline.home.windows import DECLARATION, LINK, PLAN, REPORT, WindowFolder
 from tasc_pipeline.steps import collect
 from tasc_pipeline.steps.assess import assess
 from tasc_pipeline.steps.earlier import earlier_windows
@@ -44,6 +44,10 @@ def test_a_recurring_study_goes_on_from_its_earlier_windows_and_loses_none(tmp_p
         two = assess(found.home, second)
         assert two.comparisons[0].sequence is not None
         assert two.comparisons[0].sequence.earlier_windows == (first,)
+        (WindowFolder(found.home, first).path / REPORT).write_text("{")
+        with pytest.raises(InputError, match="an earlier window cannot be read") as damaged:
+            earlier_windows(found.home, two.protocol_digest)
+        assert damaged.value.way_out == f"run: tasc assess {first}"
         assert assess(found.home, first).digest == one.digest
         assert len(earlier_windows(found.home, two.protocol_digest)["candidate-llama.cpp"]) == 2
         assert earlier_windows(found.home, "sha256:" + "0" * 64) == {}
@@ -80,5 +84,8 @@ def test_a_window_of_other_rules_is_not_verified_and_an_unreadable_one_is_not_pa
         assert earlier_windows(found.home, rules) == {}
         (folder / DECLARATION).unlink()
         (folder / DECLARATION).write_text("{")
-        with pytest.raises(TascError):
+        with pytest.raises(TascError, match="an earlier window cannot be read") as refused:
             earlier_windows(found.home, rules)
+        assert f"move windows/{folder.name} out of the state folder" in str(refused.value.way_out)
+        (folder / PLAN).write_text(json.dumps({"protocolDigest": "sha256:" + "0" * 64}))
+        assert earlier_windows(found.home, rules) == {}, "its plan says that it is of other rules"

@@ -20,6 +20,7 @@ from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot, Revocation
 from tasc_collector.errors import InputError
+from tasc_collector.shadow.progress import Snapshot
 from tasc_collector.signing import SigningKey
 from tasc_collector.wire.records import read_record
 from tasc_pipeline.assets.evidence import evaluator_evidence
@@ -32,6 +33,7 @@ from tasc_pipeline.steps.evidence_signing import Evaluator, sign_scores
 from tasc_pipeline.steps.evidence_tables import publish_evidence
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.steps.lm_eval import import_samples
+from tasc_pipeline.steps.watch import watching
 from tasc_pipeline.warehouse.database import connect
 from tasc_pipeline.warehouse.manifests import read_window
 from tasc_pipeline.warehouse.report_data import HarnessScore, load
@@ -196,6 +198,17 @@ def test_revoked_evidence_is_refused_and_what_is_stored_shows_it(bench: Bench) -
         assert len(checked.receipts) == half
     finally:
         path.write_bytes(before)
+
+
+def test_checking_a_windows_evidence_tells_how_far_it_is(bench: Bench) -> None:
+    lines = bench.signed()
+    bench.add(lines)
+    seen: list[Snapshot] = []
+    with watching(seen.append):
+        check_window_evidence(bench.home, bench.window_key, format_timestamp(bench.now + timedelta(seconds=1)))
+    for what, total in (("reading evidence, batches", 1), ("checking evidence", len(lines))):
+        told = [(each.done, each.total) for each in seen if each.what == what]
+        assert told == [(done, total) for done in range(total + 1)]
 
 
 def test_duplicates_and_conflicts_are_refused(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from tasc_pipeline.steps import close, collect, plan, seal, verify
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.collected import read_collected
 from tasc_pipeline.steps.fork_study import fork_study
+from tests.support.authorized import MovedClock
 from tests.support.window import World, now, world
 
 
@@ -111,3 +112,15 @@ def test_windows_before_and_after_a_rotation_verify_and_a_revocation_refuses_fro
         with pytest.raises(TascError, match=r"signatures: trace .* was revoked when it signed .*revoked from"):
             verify.verify_window(home, after)
         sound(made, successor)
+
+
+def test_a_window_is_settled_after_its_dispatch_key_has_ended(tmp_path: Path) -> None:
+    with world(tmp_path, cases=2, warm_up=0) as made:
+        key = approved(made, "first")
+        revoke(made.home, named(made, "first")[0], now())
+        with pytest.raises(NotAuthorized, match="dispatch key"):
+            collect.collect(made.home, key, show=nothing)
+        over = MovedClock()
+        over.ahead = timedelta(hours=25)
+        settled = collect.collect(made.home, key, show=nothing, send=False, clock=over)
+        assert (settled.status, settled.states, made.inference_calls) == ("complete", {"not_attempted": 4}, (0, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,3 +151,16 @@ def test_a_file_of_an_earlier_version_with_a_signature_per_line_is_read(home: Ho
     path.write_bytes(canonical_bytes(value) + b"\n")
     with pytest.raises(SignatureError):
         read_scrapes(home, KEY, ring(home))
+
+
+def test_a_line_that_a_full_disk_takes_in_part_is_taken_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = home.window(KEY) / SCRAPES
+    write_whole = os.write
+    with AppendedLines(path) as lines:
+        lines.write(b"first")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda descriptor, data: write_whole(descriptor, data[:3]))
+            with pytest.raises(OSError, match="No space left"):
+                lines.write(b"second")
+        lines.write(b"third")
+    assert path.read_bytes() == b"first\nthird\n"

@@ -37,7 +37,7 @@ FILES: dict[str, Find] = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("mutated"), cases=1) as found:
+    with world(tmp_path_factory.mktemp("mutated"), cases=1, recurring=True) as found:
         authorized(found.home)
         yield found
 

@@ -46,6 +46,23 @@ def comparison(tmp_path: Path) -> Iterator[World]:
         yield found
 
 
+@pytest.mark.parametrize(
+    ("option", "field"), [({"recurring": True}, "--recurring"), ({"failure_margin": 0.001}, "--failure-margin")]
+)
+def test_an_option_of_a_comparison_is_refused_with_the_answer_that_stands_for_it(
+    made: DecisionWorld, tmp_path: Path, option: dict[str, object], field: str
+) -> None:
+    answers = read_answers(write_answers(tmp_path, SigningKey.generate()), ())
+    server = Server("http://127.0.0.1:9")
+    wanted = NewStudy("other", "tests", server, (server,), tmp_path / "cases", answers=answers, **option)
+    with pytest.raises(
+        InputError, match=r"statistics.sequential *= *true|sequential = true under \[statistics\]"
+    ) as refusal:
+        new_study(made.home, wanted, now())
+    assert refusal.value.field == field
+    assert not made.home.study("other").exists()
+
+
 def test_every_missing_answer_is_named_at_once(tmp_path: Path) -> None:
     path = tmp_path / "answers.toml"
     path.write_text("[evaluator]\nevaluator_id = 'scorer'\n[cost]\nunavailable = true\n")

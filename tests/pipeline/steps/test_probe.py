@@ -34,7 +34,7 @@ CANARY = ProbeOptions(Effect.INFERENCE_CANARY)
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path, cases=2, route="chatCompletions") as found:
+    with world(tmp_path, cases=2, recurring=True, route="chatCompletions") as found:
         yield found
 
 

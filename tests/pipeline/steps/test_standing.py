@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tasc_collector.contracts.operations import KeyRing
 from tasc_collector.contracts.scalars import format_timestamp, parse_timestamp
-from tasc_collector.errors import TascError
+from tasc_collector.errors import NotAuthorized, TascError
 from tasc_collector.shadow.progress import Snapshot
 from tasc_collector.shadow.runner import RunResult
 from tasc_pipeline.control.authorizations import Spend
@@ -29,7 +30,7 @@ CASES = 6
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[World]:
     """One pair at a time, so that nothing is in flight when progress is shown."""
-    with world(tmp_path, cases=CASES, warm_up=0, concurrency=1) as found:
+    with world(tmp_path, cases=CASES, recurring=True, warm_up=0, concurrency=1) as found:
         yield found
 
 
@@ -107,6 +108,39 @@ def test_an_operators_key_that_is_revoked_from_now_on_leaves_what_it_signed_befo
         made, key, at=4, event=lambda: key_changes.revoke(made.home, role_key(made, "operator"), now())
     )
     assert result.states == {"success": 2 * CASES}
+
+
+def without(role: str) -> Callable[[KeyRing], KeyRing]:
+    """The key ring without its key of a role."""
+    return lambda ring: ring.model_copy(update={"keys": tuple(key for key in ring.keys if key.role != role)})
+
+
+def another_role(ring: KeyRing) -> KeyRing:
+    """The key ring whose dispatch key has the collector's role."""
+    changed = [key.model_copy(update={"role": "collector"}) if key.role == "dispatch" else key for key in ring.keys]
+    return ring.model_copy(update={"keys": tuple(changed)})
+
+
+@pytest.mark.parametrize("change", [without("dispatch"), without("operator"), another_role])
+def test_a_key_that_the_ring_does_not_know_stops_the_run_and_the_rest_is_sent_when_it_is_back(
+    made: World, change: Callable[[KeyRing], KeyRing]
+) -> None:
+    key, ring = made.approved_window(lead_s=0.2), keys.read_ring(made.home)
+    with pytest.raises(NotAuthorized, match=r"may not sign now|is not in the key ring"):
+        collected(made, key, at=5, event=lambda: keys.save_ring(made.home, change(ring)))
+    assert sum(made.inference_calls) == 5
+    keys.save_ring(made.home, ring)
+    result = collect.collect(made.home, key, show=lambda _: None)
+    assert (result.status, result.states) == ("complete", {"success": 2 * CASES})
+
+
+def test_a_clock_that_stepped_back_before_the_keys_stops_the_run_and_nothing_is_lost(made: World) -> None:
+    clock, key = MovedClock(), made.approved_window(lead_s=0.2)
+    with pytest.raises(NotAuthorized, match="may not sign now") as refused:
+        collected(made, key, at=5, event=lambda: clock.move_to(now() - timedelta(days=1)), clock=clock)
+    assert "valid from" in str(refused.value.rule)
+    result = collect.collect(made.home, key, show=lambda _: None)
+    assert (result.status, result.states) == ("complete", {"success": 2 * CASES})
 
 
 def test_an_authorization_that_is_removed_stops_the_run_and_the_rest_is_sent_when_it_is_back(made: World) -> None:

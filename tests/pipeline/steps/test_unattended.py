@@ -30,6 +30,7 @@ from tasc_pipeline.prepare_jobs import PREPARE_OP, hourly_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import assess, close, collect, verify
 from tasc_pipeline.steps.authorize import authorize, lines, revoke, study_lines
+from tasc_pipeline.steps.fork_study import fork_study
 from tasc_pipeline.steps.prepare import prepare_window
 from tasc_pipeline.steps.spending import window_reserved
 from tests.support.authorized import MovedClock, authorized
@@ -44,7 +45,7 @@ def nothing(_: object) -> None:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path, cases=2) as found:
+    with world(tmp_path, cases=2, recurring=True) as found:
         yield found
 
 
@@ -127,10 +128,13 @@ def test_an_hourly_comparison_runs_unattended_for_48_hours_stops_at_its_ceiling_
     with pytest.raises(NotAuthorized, match="24 of 24 windows are spent in all"):
         prepared(made, clock.now(), clock)
     assert made.inference_calls == (72, 72)
-    collect.publish(made.home, keys_of[-1])
-    report = assess.assess(made.home, keys_of[-1])
-    assert report.comparisons[0].verdict in ("undecided", "no-worse", "worse") and report.window_key == keys_of[-1]
-    assert verify.verify_window(made.home, keys_of[-1])[0].startswith(
+    for number, key in enumerate(keys_of[:2], start=1):
+        collect.publish(made.home, key)
+        report = assess.assess(made.home, key)
+        [result] = report.comparisons
+        assert result.verdict in ("undecided", "no-worse", "worse") and report.window_key == key
+        assert result.sequence is not None and result.sequence.windows == number
+    assert verify.verify_window(made.home, keys_of[1])[0].startswith(
         "authority: declaration, plan and standing authorization are signed and agree"
     )
 
@@ -378,15 +382,68 @@ def test_what_one_run_gives_back_is_not_free_while_another_holds_it(made: World)
 
 def test_a_ledger_that_forgot_a_window_that_was_sent_pays_for_nothing_more(made: World) -> None:
     """Whoever writes the state folder puts an older copy in its place, and the ceiling would be free again."""
-    authorized(made.home, windows_per_day=1)
-    key = prepared(made)
+    authorized(made.home, windows_per_day=2)
+    key, another = prepared(made), prepared(made, now() + HOUR)
     collected(made, key)
     shutil.rmtree(made.home.ledger("first"))
-    another = collect.load_approved(made.home, prepared(made, now() + HOUR))
     with pytest.raises(NotAuthorized, match="the ledger is an older copy") as refused:
-        collect.collect(made.home, another.window_key, show=nothing)
+        collect.collect(made.home, another, show=nothing)
     assert refused.value.field == key and "restore the newest studies/first/ledger" in str(refused.value.way_out)
     assert made.inference_calls == (3, 3) and spends(made) == {}
+    with pytest.raises(NotAuthorized, match="the ledger is an older copy"):
+        prepared(made, now() + 2 * HOUR)
+    [line] = study_lines(made.home, format_timestamp(now()))
+    assert "the ledger is an older copy" in str(line.refusal), "the schedule requests no window"
+    assert sorted(path.name for path in made.home.windows.glob("first.*")) == sorted((key, another))
+
+
+def tomorrow(clock: MovedClock, hour: int = 9) -> datetime:
+    """Move the clock to an hour of the next day, so that all of a test lies on one UTC day."""
+    at = clock.now().replace(hour=hour, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    clock.move_to(at)
+    return at
+
+
+def test_a_window_that_was_settled_without_ever_being_reserved_is_not_in_the_way_of_the_next(made: World) -> None:
+    clock = MovedClock()
+    authorized(made.home, calls_per_day=6)
+    morning = tomorrow(clock)
+    one, two = prepared(made, morning, clock), prepared(made, morning + timedelta(minutes=1), clock)
+    assert collect.collect(made.home, one, show=nothing, clock=clock).status == "complete"
+    with pytest.raises(NotAuthorized, match="6 of 6 calls are spent"):
+        collect.collect(made.home, two, show=nothing, clock=clock)
+    tomorrow(clock)
+    settled = collect.collect(made.home, two, show=nothing, send=False, clock=clock)
+    assert (settled.status, settled.reasons) == ("complete", {"window-closed": 4})
+    collect.publish(made.home, two)
+    close.close(made.home, two, now=clock.now)
+    three = prepared(made, clock.now(), clock)
+    assert collected(made, three, clock).status == "complete"
+    assert set(spends(made)) == {one, three} and made.inference_calls == (6, 6)
+
+
+def test_a_window_that_was_settled_before_its_first_run_is_still_collected(made: World) -> None:
+    authorized(made.home)
+    key = prepared(made)
+    assert collect.collect(made.home, key, show=nothing, send=False).status == "partial"
+    assert collected(made, key).status == "complete"
+    assert spends(made) == {key: Spend(1, 6, 26, 0, None)}
+
+
+def test_a_window_that_was_launched_after_its_end_is_not_in_the_way_of_the_next(made: World) -> None:
+    clock = MovedClock()
+    authorized(made.home)
+    late = prepared(made, tomorrow(clock), clock)
+    tomorrow(clock)
+    assert collected(made, late, clock).reasons == {"window-closed": 4}
+    after = prepared(made, clock.now(), clock)
+    assert collected(made, after, clock).status == "complete"
+    assert set(spends(made)) == {after} and made.inference_calls == (3, 3)
+    [segment] = made.home.run(late).glob("segment-*")
+    segment.write_bytes(segment.read_bytes()[:200])  # nobody can tell any more whether it was sent
+    with pytest.raises(NotAuthorized, match="not in the ledger cannot be read") as refused:
+        prepared(made, clock.now() + HOUR, clock)
+    assert refused.value.field == late and f"restore runs/{late}" in str(refused.value.way_out)
 
 
 def test_a_reservation_of_a_run_that_died_stays_whatever_a_later_run_gives_back(made: World) -> None:
@@ -516,6 +573,7 @@ def test_an_authorization_of_another_study_is_refused(made: World) -> None:
             (Server(made.candidate.origin),),
             made.prompts,
             replicates=1,
+            recurring=True,
         ),
         now(),
     )
@@ -565,6 +623,30 @@ def test_a_dispatch_key_alone_cannot_approve_its_own_window(made: World) -> None
     with pytest.raises(NotAuthorized, match="dispatch key and names no standing authorization"):
         collect.collect(made.home, declaration.window_key, show=nothing)
     assert made.inference_calls == (0, 0)
+
+
+def test_a_comparison_that_is_not_recurring_gets_no_authorization_and_no_window_under_one(tmp_path: Path) -> None:
+    refused = (
+        r"a comparison that is not recurring runs under no standing authorization.*"
+        r"tasc study fork first --set rule.recurring=true, or make it with: tasc study new --recurring"
+    )
+    with world(tmp_path, cases=2) as found:
+        with pytest.raises(NotAuthorized, match=refused):
+            authorized(found.home)
+        assert not found.home.authorizations("first").exists()
+        with pytest.raises(NotAuthorized, match=refused):
+            prepared(found)
+        successor = fork_study(found.home, "first", ["rule.recurring=true"], now()).fork.study_id
+        authorized(found.home, successor)
+        at = now()
+        key = prepare_window(found.home, successor, format_timestamp(at), at).window_key
+        assert key.startswith("first-2.")
+        # an authorization from before this rule allows nothing more
+        path = found.home.study(successor) / load_study(found.home, successor).study.protocol
+        path.write_text(path.read_text().replace('"recurring":true', '"recurring":false'))
+        [line] = study_lines(found.home, format_timestamp(now()))
+        assert line.authorization_id is None and "is not recurring" in str(line.refusal)
+        assert found.inference_calls == (0, 0)
 
 
 def test_an_id_is_given_once_and_values_that_break_a_rule_are_refused(made: World) -> None:

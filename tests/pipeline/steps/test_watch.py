@@ -19,8 +19,9 @@ from tasc_pipeline.steps import assess, close, collect, verify
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.steps.privacy import search
 from tasc_pipeline.steps.probe_rounds import passive_probes, probe_passively
-from tasc_pipeline.steps.watch import also_watching, counted, watching
+from tasc_pipeline.steps.watch import Unfinished, also_watching, counted, watching
 from tasc_pipeline.warehouse.compaction import compact
+from tasc_pipeline.warehouse.manifests import verify_parts
 from tests.support.window import World, world
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -111,6 +112,49 @@ def test_a_silent_step_is_told_again_with_the_time_that_passed() -> None:
     assert third.elapsed_s < fourth.elapsed_s
 
 
+def test_a_finished_piece_uncovers_the_unfinished_one_around_it() -> None:
+    unfinished = Unfinished()
+
+    def after(what: str, done: int, total: int) -> str | None:
+        unfinished.tell(Snapshot(done, total, 0, {}, 1.0, what))
+        found = unfinished.innermost()
+        return None if found is None else f"{found[0].what} {found[0].done}/{found[0].total}"
+
+    assert unfinished.innermost() is None
+    assert after("outer", 0, 2) == "outer 0/2"
+    assert after("inner", 0, 3) == "inner 0/3"
+    assert after("innermost", 1, 2) == "innermost 1/2"
+    assert after("innermost", 2, 2) == "inner 0/3"
+    assert after("inner", 3, 3) == "outer 0/2"
+    assert after("another", 1, 9) == "another 1/9"
+    assert after("outer", 1, 2) == "outer 1/2", "what was inside is over, though it did not say so"
+    assert after("outer", 2, 2) is None
+
+
+def test_work_that_sends_gives_way_to_what_follows_it() -> None:
+    unfinished = Unfinished()
+    unfinished.tell(Snapshot(3, 8, 2, {}, 1.0))
+    unfinished.tell(Snapshot(1, 2, 0, {}, 1.0, "publishing"))
+    unfinished.tell(Snapshot(2, 2, 0, {}, 1.0, "publishing"))
+    assert unfinished.innermost() is None
+
+
+def test_a_silent_outer_step_is_told_again_after_its_inner_one() -> None:
+    seen: list[Snapshot] = []
+    reminded = threading.Semaphore(0)
+
+    def show(snapshot: Snapshot) -> None:
+        seen.append(snapshot)
+        reminded.release()
+
+    with also_watching(show, every_s=0.05):
+        counted("publishing", 8)(3)
+        counted("reading", 2)(2)
+        for _ in range(4):
+            assert reminded.acquire(timeout=30), "the inner one is finished, the outer one is not"
+    assert [(each.what, each.done) for each in seen[3:]] == [("publishing", 3)] * len(seen[3:])
+
+
 def test_a_later_piece_of_work_is_told_after_a_longer_one() -> None:
     seen: list[str] = []
     with also_watching(lambda snapshot: seen.append(snapshot.what), every_s=0.0):
@@ -124,21 +168,44 @@ def test_every_command_that_reads_a_whole_window_tells_how_far_it_is(made: World
     collect.collect(made.home, key, show=nothing)
     collect.publish(made.home, key)
     for work, told in (
-        (lambda: close.close(made.home, key), {"reading executions"}),
+        (
+            lambda: close.close(made.home, key),
+            ["verifying the journal", "reading the journal", "reading executions"],
+        ),
         (
             lambda: verify.verify_window(made.home, key),
-            {"reading executions", "verifying executions", "comparing tables"},
+            [
+                "verifying the journal",
+                "reading the journal",
+                "reading executions",
+                "verifying executions",
+                "comparing tables",
+            ],
         ),
-        (lambda: list(export_traces(made.home, key)), {"reading executions"}),
-        (lambda: search([made.home.window(key)], ["nothing like this"]), {"searching files"}),
+        (lambda: list(export_traces(made.home, key)), ["reading the journal", "reading executions"]),
+        (lambda: search([made.home.window(key)], ["nothing like this"]), ["searching files"]),
+        (
+            lambda: verify_parts(made.home.warehouse, watch=counted),
+            ["verifying manifests of tables", "verifying parts"],
+        ),
     ):
         seen: list[Snapshot] = []
         with watching(seen.append):
             work()
-        assert {each.what for each in seen} == told
+        assert list(dict.fromkeys(each.what for each in seen)) == told, "from its first second on"
         for what in told:
-            *_, (done, total) = steps(seen, what)
-            assert done == total == (12 if "executions" in what else total) > 0
+            first, *_, (done, total) = steps(seen, what)
+            assert first == (0, total)
+            assert done == total == (12 if "executions" in what or "the journal" in what else total) > 0
+
+
+def test_a_pass_over_the_journal_of_a_window_that_was_cut_off_ends_too(made: World) -> None:
+    key = made.approved_window()
+    collect.collect(made.home, key, show=nothing, send=False)
+    seen: list[Snapshot] = []
+    with watching(seen.append):
+        collect.publish(made.home, key)
+    assert steps(seen, "reading the journal") == [(0, 12), (12, 12)]
 
 
 def test_a_line_has_done_and_total_rate_and_time_left() -> None:
@@ -174,6 +241,18 @@ def test_without_a_terminal_a_line_comes_even_while_one_step_takes_long(monkeypa
     assert "(nothing new for" in said[-1]
 
 
+def test_on_a_terminal_the_line_goes_back_to_the_work_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken = io.StringIO()
+    monkeypatch.setattr(show_progress, "err", lambda: Console(file=spoken, width=100, force_terminal=True))
+    with show_progress.terminal_progress():
+        counted("publishing", 8)(3)
+        counted("reading", 2)(2)
+        spoken.seek(0)
+        spoken.truncate()
+    assert "publishing 3/8" in spoken.getvalue()
+    assert "reading 2/2" not in spoken.getvalue()
+
+
 def test_dagster_gets_observations_with_the_same_numbers(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasc_pipeline import checks
     from tasc_pipeline.assets import collection
@@ -197,7 +276,13 @@ def test_dagster_gets_observations_with_the_same_numbers(made: World, monkeypatc
     [publishing] = [each for name, each in last.items() if name.startswith("publishing")]
     assert publishing["done"].value == publishing["total"].value
     assert {each.partition for each in observed} == {key}
-    for name in ("verifying executions", "reading executions"):
+    for name in (
+        "verifying executions",
+        "reading executions",
+        "verifying the journal",
+        "reading the journal",
+        "reading what was planned and sent",
+    ):
         assert (last[name]["done"].value, last[name]["total"].value) == (12, 12)
     tables = last["comparing tables"]
     assert tables["done"].value == tables["total"].value > 5

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +67,22 @@ def test_a_window_published_again_counts_instead_of_its_compacted_rows(three, ma
     three.build()
     with connect(three.home) as session:
         assert session.execute(SUMS).fetchall() == [*expected, ("w4.r01-00000000", 6, 454.5)]
+
+
+def test_a_window_that_is_published_while_others_are_compacted_counts(three, make_rows) -> None:
+    changed = [dataclasses.replace(row, ttft_ms=1.0) for row in make_rows(KEYS[1], cases=3)]
+    with ThreadPoolExecutor(1) as elsewhere:
+
+        def watch(what: str, total: int):
+            def tell(rows: int) -> None:
+                elsewhere.submit(three.publish_traces, KEYS[1], changed).result(timeout=30)
+
+            return tell
+
+        compact(three.root, "traces", sign=three.signer, clock=three.clock, watch=watch, window_keys=KEYS)
+    three.build()
+    with connect(three.home) as session:
+        assert session.execute(SUMS).fetchall() == [(KEYS[0], 6, 454.5), (KEYS[1], 6, 6.0), (KEYS[2], 6, 454.5)]
 
 
 def test_a_damaged_part_stops_compaction_before_anything_changes(three) -> None:

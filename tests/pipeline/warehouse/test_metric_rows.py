@@ -166,6 +166,17 @@ def test_a_missing_field_a_number_that_is_none_and_two_scrapes_in_a_line_are_ref
             scrape_columns([line.encode()])
 
 
+@pytest.mark.parametrize("slice_bytes", [1, 800, 1 << 20])
+def test_lines_are_parsed_in_slices_of_whole_lines(slice_bytes: int) -> None:
+    lines = [json.dumps(LINE | {"tookNs": number}).encode() for number in range(20)]
+    sliced = scrape_columns(lines, slice_bytes=slice_bytes)
+    assert sliced.column("tookNs").to_pylist() == list(range(20))
+    assert sliced.equals(scrape_columns(lines))
+    assert metric_samples_table(KEY, sliced).equals(metric_samples_table(KEY, scrape_columns(lines)))
+    with pytest.raises(InputError, match="more than one scrape"):
+        scrape_columns([*lines, lines[0] + lines[1]], slice_bytes=slice_bytes)
+
+
 def test_a_row_is_what_a_bucket_gained_and_empty_buckets_have_none() -> None:
     assert rows(scrape(0, (5, 5, 5, 5)), scrape(2, (5, 8, 8, 9))) == [(0.01, 0.1, 3), (1.0, None, 1)]
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import random
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -257,6 +261,54 @@ def test_rows_that_come_a_few_at_a_time_give_the_same_part(house, make_rows) -> 
     part = publish(house.root, "traces", KEY, iter([*pieces, TRACES.empty()]), sign=house.signer, clock=house.clock)
     assert part.rows == 60
     assert house.root.joinpath("traces", f"window_key={KEY}", part.file).read_bytes() == at_once
+
+
+def test_another_publication_goes_through_while_the_rows_of_a_slow_one_are_made(house, make_rows) -> None:
+    whole = sorted_rows(TRACES, TRACES.from_rows(make_rows(cases=30)))
+    other = "w2.r01-0a1b2c3d"
+    folder = house.root / "traces" / f"window_key={KEY}"
+    changed = [dataclasses.replace(row, ttft_ms=7.0) for row in make_rows(cases=1)]
+    with ThreadPoolExecutor(1) as elsewhere:
+
+        def slow() -> Iterator[pa.Table]:
+            yield whole.slice(0, 20)
+            (live,) = folder.glob(".tmp-*")
+            elsewhere.submit(house.publish_traces, other, make_rows(other)).result(timeout=30)
+            elsewhere.submit(house.publish_traces, KEY, changed).result(timeout=30)
+            elsewhere.submit(house.build).result(timeout=30)
+            assert ttft(house.home)[0] == (7.0,), "the same window, published meanwhile"
+            assert list(folder.glob(".tmp-*")) == [live], "what is being written is no leftover"
+            yield whole.slice(20)
+
+        part = publish(house.root, "traces", KEY, slow(), sign=house.signer, clock=house.clock)
+    assert window_keys(house.root, "traces") == (KEY, other)
+    assert read_window(house.root, "traces", KEY).equals(whole), "the last to end counts"
+    assert (folder / part.file).read_bytes() == house.publish_traces(KEY, make_rows(cases=30)).read_bytes()
+    assert not list(house.root.rglob(".tmp-*"))
+
+
+def test_only_leftovers_of_writers_that_are_gone_are_removed(house, make_rows) -> None:
+    folder = house.publish_traces(KEY, make_rows()).parent
+    left, live = folder / ".tmp-part-1", folder / ".tmp-part-2"
+    for path in (left, live):
+        path.write_bytes(b"half a part")
+    with live.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        house.publish_traces(KEY, make_rows())
+        assert (left.exists(), live.read_bytes()) == (False, b"half a part")
+    house.publish_traces(KEY, make_rows())
+    assert not live.exists()
+
+
+def test_rows_that_cannot_be_made_leave_nothing_behind(house, make_rows) -> None:
+    def broken() -> Iterator[pa.Table]:
+        yield sorted_rows(TRACES, TRACES.from_rows(make_rows()))
+        raise InputError("a record breaks a rule", where="journal", way_out="restore it")
+
+    before = house.publish_traces(KEY, make_rows(cases=1))
+    with pytest.raises(InputError, match="a record breaks a rule"):
+        publish(house.root, "traces", KEY, broken(), sign=house.signer, clock=house.clock)
+    assert {path.name for path in before.parent.iterdir()} == {before.name, "manifest.json"}
 
 
 def test_rows_that_do_not_follow_each_other_are_refused(house, make_rows) -> None:

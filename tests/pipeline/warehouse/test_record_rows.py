@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tasc_collector.contracts.evidence import EvaluatorEvidence
 from tasc_collector.contracts.observations import DeviceSnapshotRecord
 from tasc_collector.contracts.operations import Notice
 from tasc_collector.contracts.signed import Signature
-from tasc_pipeline.warehouse import record_rows
+from tasc_pipeline.warehouse import connect, record_rows
+from tasc_pipeline.warehouse import publish as publishing
+from tasc_pipeline.warehouse.schemas import GATES
+from tests.support import sample_warehouse
 
 KEY = "w1.r01-0a1b2c3d"
 DIGEST = "sha256:" + "1" * 64
@@ -105,3 +112,28 @@ def test_a_notice_names_a_window_and_nothing_else() -> None:
         "worse",
         "2026-11-29T12:00:00+00:00",
     )
+
+
+def test_sql_has_the_noise_floors_of_the_report_and_null_for_a_part_from_before_them(
+    house, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = "noon.r01-0a1b2c3d", "one.r01-0a1b2c3d"
+    before = replace(
+        GATES, schema_id="tasc-gates-v1", columns=tuple(item for item in GATES.columns if item.name != "noise_floor")
+    )
+    for key, kind in ((older, before), (newer, GATES)):
+        report = sample_warehouse.assessment(key)
+        [result] = report.comparisons
+        failures = result.failures.model_copy(update={"noise_floor": 0.0125})
+        report = report.model_copy(update={"comparisons": (result.model_copy(update={"failures": failures}),)})
+        rows = record_rows.gates_table(report).select(kind.schema.names).cast(kind.schema)
+        monkeypatch.setattr(publishing, "get_table", lambda _, kind=kind: kind)
+        publishing.publish(house.root, "gates", key, rows, sign=house.signer, clock=house.clock)
+    house.build()
+    with connect(house.home) as session:
+        rows = session.execute("SELECT window_key, gate, noise_floor FROM gates").fetchall()
+    told = {f"{item.metric}-{item.statistic}-ratio": item.noise_floor for item in result.ratios}
+    told["failure-rate-difference"] = 0.0125
+    assert told["ttft-median-ratio"] == 0.02
+    assert {gate: floor for key, gate, floor in rows if key == newer} == told
+    assert {gate: floor for key, gate, floor in rows if key == older} == dict.fromkeys(told)

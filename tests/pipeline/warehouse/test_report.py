@@ -131,6 +131,19 @@ def test_profiles_differ_by_dash_and_mark_not_only_by_colour(home) -> None:
     assert svg.count("vllm-0-33-0 (candidate)") == 1
 
 
+def test_a_wide_noise_floor_does_not_stretch_the_axis_of_ratios() -> None:
+    [result] = sample_warehouse.assessment(KEY).comparisons
+    wide = tuple(item.model_copy(update={"noise_floor": 9.0}) for item in result.ratios)
+    marks = [
+        re.findall(r">([0-9.]+)</text>", charts.intervals(shown, width_px=526))
+        for shown in (result, result.model_copy(update={"ratios": wide}))
+    ]
+    assert marks[0] == marks[1]
+    assert {float(mark) for mark in marks[1]} <= {0.7 + 0.05 * step for step in range(11)} | {
+        round(0.7 + 0.05 * step, 2) for step in range(11)
+    }
+
+
 def test_small_numbers_on_an_axis_keep_their_digits(home) -> None:
     with connect(home) as session:
         data = load(session, KEY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -83,12 +83,13 @@ def collect(
     show, show_every_s = both(show, show_every_s, TERMINAL_EVERY_S)
     if not send:  # nothing is sent under a revision: its run is that of revision 1, which is closed
         return run_blocking(context, show=show, show_every_s=show_every_s, send=False)
+    may = _may_send(context)
     with (
-        _paid(home, context, approved),
+        window_reserved(home, approved, timestamp_of_ms(context.wall_ms())) if may else nullcontext(),
         sampling(home, approved) as scrapes,
         sampling_devices(home, approved) as devices,
     ):
-        result = run_blocking(context, show=show, show_every_s=show_every_s)
+        result = run_blocking(context, show=show, show_every_s=show_every_s, send=may)
         if result.sent_calls == 0:
             # samples go with calls; without any, running again must leave the same bytes
             scrapes.forget()
@@ -96,12 +97,10 @@ def collect(
         return result
 
 
-def _paid(home: Home, context: RunContext, approved: ApprovedPlan) -> AbstractContextManager[None]:
-    """The reservation that covers what may still be sent; nothing where nothing can be."""
+def _may_send(context: RunContext) -> bool:
+    """Whether anything can still be sent; asked once, so that a clock that steps back sends nothing that is not paid for."""
     over = context.wall_ms() >= timestamp_ms(context.declaration.event_time_end_exclusive)
-    if over or is_sealed(context.folder):
-        return nullcontext()
-    return window_reserved(home, approved, timestamp_of_ms(context.wall_ms()))
+    return not over and not is_sealed(context.folder)
 
 
 def run_context(home: Home, approved: ApprovedPlan, cases: tuple[Case, ...], clock: Clock | None = None) -> RunContext:

@@ -58,8 +58,9 @@ def compact_due(
 ) -> tuple[str, ...]:
     """Compact every table that has ``after`` or more windows with parts of their own; names those tables.
 
-    Cheap where nothing is due: it counts folders. Call it after publication and before ``build_views``. ``watch`` is
-    told the rows of each table, see ``compact``.
+    Parts of an older schema version stay as they are: views read them beside the new ones. Cheap where nothing is due: it
+    counts folders, and reads manifests only where there are as many of them. Call it after publication and before
+    ``build_views``. ``watch`` is told the rows of each table, see ``compact``.
 
     Raises:
         As ``compact``.
@@ -68,6 +69,11 @@ def compact_due(
     for table in TABLES:
         covered = {item.window_key for _, group in compacted_groups(root, table, keys=keys) for item in group.covers}
         own = [key for key in window_folders(root, table) if key not in covered]
+        if len(own) >= after:
+            held, schema_id = published(root, table, keys=keys), get_table(table).schema_id
+            own = [
+                item.window_key for item in held.sources(root, table) if item.window_key and item.schema_id == schema_id
+            ]
         if len(own) >= after:
             compact(root, table, sign=sign, clock=clock, window_keys=own, keys=keys, watch=watch)
             due.append(table)

@@ -11,6 +11,7 @@ from tasc_pipeline.warehouse.compaction import compact, compact_due
 from tasc_pipeline.warehouse.database import connect
 from tasc_pipeline.warehouse.errors import PartCorruptError
 from tasc_pipeline.warehouse.manifests import published, read_window, verify_parts, window_folders, window_keys
+from tasc_pipeline.warehouse.schemas import TRACES
 
 KEYS = ("w1.r01-00000000", "w2.r01-00000000", "w3.r01-00000000")
 SUMS = "SELECT window_key, count(*), sum(ttft_ms) FROM traces GROUP BY ALL ORDER BY ALL"
@@ -112,3 +113,12 @@ def test_tables_are_compacted_when_due_and_only_their_new_windows(three, make_ro
     three.build()
     with connect(three.home) as session:
         assert session.execute("SELECT count(*) FROM traces").fetchall() == [(30,)]
+
+
+def test_parts_of_an_older_schema_stay_as_they_are(three, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = dataclasses.replace(TRACES, schema_id="tasc-traces-v2")
+    with monkeypatch.context() as patched:
+        patched.setattr("tasc_pipeline.warehouse.compaction.get_table", lambda _: newer)
+        assert compact_due(three.root, sign=three.signer, clock=three.clock, after=3) == ()
+    assert len(window_folders(three.root, "traces")) == 3
+    assert compact_due(three.root, sign=three.signer, clock=three.clock, after=3) == ("traces",)

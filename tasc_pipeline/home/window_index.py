@@ -1,6 +1,6 @@
 """What is known of every window at a glance, without reading every window's files each time.
 
-Sensors, notices and the catalogue ask here; at 20,000 windows an answer takes a small part of a second. Rules:
+Sensors, notices and the catalogue ask here; at 20,000 windows an answer takes less than a second. Rules:
 
 1. Nothing here is authority. No signature is checked; whatever is started from these facts verifies everything itself.
 2. The facts of a window hold as long as its folder has the same modification time: a record enters a folder under a

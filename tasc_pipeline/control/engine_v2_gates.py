@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 
@@ -355,23 +356,17 @@ def _gates(
 
 
 def _at_least(gate_id: str, metric: Metric, threshold: float) -> Gate:
-    passed = metric.value is not None and metric.value >= threshold
-    return Gate(
-        id=gate_id,
-        operator=">=",
-        threshold=threshold,
-        actual=metric.value,
-        evidence_class=metric.evidence_class,
-        passed=passed,
-        reason=metric.reason,
-    )
+    return _gate(gate_id, metric, ">=", threshold, passed=metric.value is not None and metric.value >= threshold)
 
 
 def _at_most(gate_id: str, metric: Metric, threshold: float) -> Gate:
-    passed = metric.value is not None and metric.value <= threshold
+    return _gate(gate_id, metric, "<=", threshold, passed=metric.value is not None and metric.value <= threshold)
+
+
+def _gate(gate_id: str, metric: Metric, operator: Literal[">=", "<="], threshold: float, *, passed: bool) -> Gate:
     return Gate(
         id=gate_id,
-        operator="<=",
+        operator=operator,
         threshold=threshold,
         actual=metric.value,
         evidence_class=metric.evidence_class,

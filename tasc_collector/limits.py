@@ -119,8 +119,9 @@ JOURNAL_RECORD_MAX_BYTES = 4 * 1024 * 1024
 """One journal record. An accepted record is a trace envelope with its timeline; 16,384 token events stay below 1 MiB."""
 JOURNAL_TRACE_ID_MAX_CHARACTERS = 128
 """Trace ids are slugs or digests; one byte holds the length."""
-JOURNAL_SEGMENT_BYTES = 32 * 1024 * 1024
-"""A segment is left for the next one beyond this size: a reader holds one segment in memory."""
+JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
+"""A segment is left for the next one beyond this size: a reader holds one segment in memory. glibc gives what is beyond
+32 MiB back to the system at once, and new pages for every segment make reading it take six times as long."""
 JOURNAL_GROW_BYTES = 8 * 1024 * 1024
 """Space is reserved in steps of this size; the step is written with zeros, so a commit changes no file metadata."""
 JOURNAL_TEAR_BYTES = 512
@@ -143,6 +144,8 @@ TAIL_GRACE_MS = 5
 """How long a complete response is watched for bytes after its end, or for the peer's close."""
 TIMING_FLAG_NS = 3_000_000
 """A first token whose arrival is known less exactly than this flags its trace."""
+MAX_INTERIM_HEADS = 16
+"""Interim (1xx) heads before an answer; more are a flood, however small they are."""
 READ_BYTES = 65_536
 """Most bytes of one read; also what a hostile response can exceed a limit by."""
 

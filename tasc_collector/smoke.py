@@ -339,7 +339,7 @@ def _check_clean(line: str, target: SmokeTarget, outcome: InvocationOutcome, env
     text = outcome.answer.text if outcome.answer is not None else None
     if text is not None and len(text.strip()) > OUTPUT_TOKENS:
         forbidden.append(text.strip())
-    if any(json.dumps(item)[1:-1] in line for item in forbidden):
+    if any(canonical_bytes(item).decode("utf-8")[1:-1] in line for item in forbidden):
         raise TascError(
             "the record would show what it must not; nothing is printed",
             where="live smoke",

@@ -4,14 +4,19 @@
     uvloop|asyncio]
 
 KIND: ``tasc`` (prepare and dispatch), ``exchange`` (our transport and reader without the invocation), ``aiohttp`` and
-``httpx`` (read the stream, parse every event). Errors are against the server's own times on the same clock:
+``httpx`` (read the stream, parse every event), ``raw`` (a bare protocol that only stamps its reads and counts tokens: what
+loop and kernel cost alone). Errors are against the server's own times on the same clock:
 TTFT error = (first arrival - request started) - (first token sent - request read), in microseconds.
+
+The places of the concurrency begin one after another over ``--spread-s`` (best the length of a call), so that calls do not
+begin in herds; what is counted begins when all of them run and ends while they still do.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -114,6 +119,42 @@ def httpx_client(port: int, options: argparse.Namespace) -> tuple[Any, One]:
         return Seen(case, started, events.arrivals, events.done and events.usage)
 
     return client.aclose, one
+
+
+class RawAnswer(asyncio.Protocol):
+    """Stamps every read of one answer; a token is told by its text, and nothing is parsed or checked."""
+
+    def __init__(self, request: bytes) -> None:
+        self.request, self.arrivals, self.started = request, [], 0  # type: ignore[var-annotated]
+        self.tail = b""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a stream
+        self.started = time.monotonic_ns()
+        transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        now_ns = time.monotonic_ns()
+        self.arrivals.extend([now_ns] * data.count(b'"text":" tok"'))
+        self.tail = data[-64:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set_result(None)
+
+
+def raw_client(port: int, options: argparse.Namespace) -> tuple[Any, One]:
+    trust = insecure() if options.tls else None
+
+    async def one(case: int) -> Seen:
+        body = body_of(case)
+        head = b"POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        request = head + b"content-length: %d\r\n\r\n" % len(body) + body
+        loop = asyncio.get_running_loop()
+        _, answer = await loop.create_connection(lambda: RawAnswer(request), "127.0.0.1", port, ssl=trust)
+        await answer.ended
+        return Seen(case, answer.started, answer.arrivals, answer.tail.endswith(b"[DONE]\n\n\r\n0\r\n\r\n"))
+
+    return no_lease, one
 
 
 def insecure() -> ssl.SSLContext:
@@ -255,7 +296,13 @@ def exchange_client(port: int, options: argparse.Namespace) -> tuple[Any, One]:
     return no_lease, one
 
 
-KINDS = {"tasc": tasc_client, "exchange": exchange_client, "aiohttp": aiohttp_client, "httpx": httpx_client}
+KINDS = {
+    "tasc": tasc_client,
+    "exchange": exchange_client,
+    "aiohttp": aiohttp_client,
+    "httpx": httpx_client,
+    "raw": raw_client,
+}
 
 
 def burn(core: int) -> None:
@@ -277,18 +324,29 @@ async def stalls() -> None:
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     close, one = KINDS[options.kind](options.port, options)
-    cases = iter(range(options.calls + options.concurrency))
+    cases = itertools.count()
     seen: list[Seen] = []
+    counting, enough = asyncio.Event(), asyncio.Event()
 
-    async def worker() -> None:
-        for case in cases:
-            seen.append(await one(case))
+    async def worker(number: int) -> None:
+        await asyncio.sleep(options.spread_s * number / options.concurrency)
+        while not enough.is_set():
+            item = await one(next(cases))
+            if counting.is_set() and not enough.is_set():
+                seen.append(item)
+                if len(seen) == options.calls:
+                    enough.set()
 
     stalling = asyncio.create_task(stalls()) if options.stall else None
-    await asyncio.gather(*(one(10_000_000 + number) for number in range(options.concurrency)))
+    workers = [asyncio.create_task(worker(number)) for number in range(options.concurrency)]
+    await asyncio.sleep(2 * options.spread_s)  # by then every place has begun, and most have made a call
+    server = fetch(options.port, "/cpu", tls=options.tls)
     before, start = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-    await asyncio.gather(*(worker() for _ in range(options.concurrency)))
+    counting.set()
+    await enough.wait()
     wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF)
+    server = fetch(options.port, "/cpu", tls=options.tls) - server
+    await asyncio.gather(*workers)
     if stalling is not None:
         stalling.cancel()
     await close()
@@ -302,6 +360,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         "calls_per_s": round(len(seen) / wall, 1),
         "cpu_ms_per_call": round(1e3 * cpu / len(seen), 3),
         "core_share": round(cpu / wall, 3),
+        "server_core_share": round(server / wall, 3),
         "complete": sum(item.complete for item in seen),
         **errors(seen, fetch(options.port, "/sent", tls=options.tls)),
     }
@@ -361,6 +420,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--concurrency", type=int, default=32)
+    parser.add_argument("--spread-s", type=float, default=0.75)
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
     parser.add_argument("--tls", action="store_true")

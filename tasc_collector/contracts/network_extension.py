@@ -13,17 +13,29 @@ Rules:
 
 from __future__ import annotations
 
-from ipaddress import ip_network
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.scalars import Digest, Reference, Slug, Timestamp
 
-_PRIVATE = tuple(
-    ip_network(cidr) for cidr in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
-)
+PRIVATE_BLOCKS: Final = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+"""The only blocks in which networks can be opened (RFC 1918, RFC 6598, RFC 4193)."""
+METADATA_BLOCKS: Final = ("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::254/128", "fd00:42::42/128", "fd00:c1::/32")
+"""Metadata services inside them: Alibaba, AWS, Google, Scaleway, Oracle (all but the first IPv6); never reached."""
+
+
+def opens(network: IPv4Network | IPv6Network) -> bool:
+    """True if a network lies inside the private-use blocks and is more than a metadata service."""
+    return _inside(network, PRIVATE_BLOCKS) and not _inside(network, METADATA_BLOCKS)
+
+
+def _inside(network: IPv4Network | IPv6Network, blocks: Iterable[str]) -> bool:
+    outer = (ip_network(cidr) for cidr in blocks)
+    return any(network.version == block.version and network.subnet_of(block) for block in outer)  # type: ignore[arg-type]  # same version
 
 
 def _cidr(text: str) -> str:
@@ -33,8 +45,10 @@ def _cidr(text: str) -> str:
         raise ValueError("a network is written as address/bits with no host bit set") from None
     if str(network) != text:
         raise ValueError("a network is written in its canonical form")
-    if not any(network.version == block.version and network.subnet_of(block) for block in _PRIVATE):  # type: ignore[arg-type]  # same version
-        raise ValueError("a network lies inside 10/8, 100.64/10, 172.16/12, 192.168/16 or fc00::/7")
+    if not opens(network):
+        raise ValueError(
+            "a network lies inside 10/8, 100.64/10, 172.16/12, 192.168/16 or fc00::/7 and is no metadata service"
+        )
     return text
 
 

@@ -8,7 +8,7 @@ Rules (original project, section 5):
    loopback addresses and mapped addresses are refused.
 3. A literal address is canonical. A name has at least one dot, labels of 1 to 63 letters, digits and inner hyphens, 253
    characters at most, a last label that is neither a number nor ``localhost`` (RFC 6761), and ``xn--`` labels that are the
-   ASCII form of a label of letters, marks and digits that no normalisation changes (RFC 5892).
+   ASCII form of a label that IDNA 2008 permits (RFC 5892).
 
 Whether an address may be reached is no question of spelling: ``transport.origins`` and the resolver decide it.
 """
@@ -16,7 +16,6 @@ Whether an address may be reached is no question of spelling: ``transport.origin
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -32,11 +31,6 @@ LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "::1"})
 _ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::([1-9][0-9]{0,4}))?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-_IDNA_CATEGORIES = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd"})
-_IDNA_EXCEPTIONS = frozenset("-\u00df\u03c2\u3007")
-"""The hyphen, and the letters that RFC 5892 permits by name although the rules would not."""
-_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
-_BIDI_ENDS = frozenset({"R", "AL", "AN", "EN"})
 
 
 class Fault(StrEnum):
@@ -106,7 +100,8 @@ def canonical_address(text: str) -> Address | None:
         address = ip_address(text)
     except ValueError:
         return None
-    return address if str(address) == text and "%" not in text else None
+    mapped = address.version == 6 and address.ipv4_mapped is not None  # spelled differently from Python 3.13 on
+    return address if str(address) == text and "%" not in text and not mapped else None
 
 
 def _address_of(host: str) -> Address | None:
@@ -134,31 +129,13 @@ def _address_of(host: str) -> Address | None:
 
 
 def _valid_idna(label: str) -> bool:
-    """True if an A-label decodes to a label that is not all ASCII, holds only what IDNA 2008 permits (RFC 5892, section 2:
-    letters, marks and digits that compatibility normalisation and case folding leave as they are), does not begin with a
-    mark or end with a hyphen, and encodes back to itself.
+    """True if an A-label decodes to a label that IDNA 2008 permits (RFC 5891 to 5893) and encodes back to itself.
+
+    The tables are idna's, because Python's own change with its release.
     """
+    import idna
+
     try:
-        decoded = label[4:].encode("ascii").decode("punycode")
-        back = decoded.encode("punycode").decode("ascii")
-    except (UnicodeError, ValueError):
+        return idna.alabel(idna.ulabel(label)) == label.encode("ascii")
+    except ValueError:  # of idna and of punycode
         return False
-    if back != label[4:] or decoded.isascii() or "-" in {decoded[0], decoded[-1]}:
-        return False
-    if unicodedata.category(decoded[0])[0] == "M" or unicodedata.normalize("NFC", decoded) != decoded:
-        return False
-    return _one_direction(decoded) and all(char in _IDNA_EXCEPTIONS or _permitted(char) for char in decoded)
-
-
-def _permitted(char: str) -> bool:
-    stable = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", char).casefold()) == char
-    return stable and unicodedata.category(char) in _IDNA_CATEGORIES
-
-
-def _one_direction(label: str) -> bool:
-    """True if a label without right-to-left letters, or one that keeps the Bidi rule (RFC 5893, section 2)."""
-    kinds = [unicodedata.bidirectional(char) for char in label]
-    if _RIGHT_TO_LEFT.isdisjoint(kinds):
-        return True
-    last = next(kind for kind in reversed(kinds) if kind != "NSM" or kind is kinds[0])
-    return kinds[0] in {"R", "AL"} and "L" not in kinds and last in _BIDI_ENDS and not {"EN", "AN"} <= set(kinds)

@@ -24,7 +24,8 @@ _CREDENTIAL_WORD = re.compile(
 )
 
 
-def _no_credential_word(text: str) -> str:
+def no_credential_word(text: str) -> str:
+    """``text``, or ``ValueError`` where one of its words is a word for a credential."""
     require(_CREDENTIAL_WORD.search(text) is None, "looks like a credential")
     return text
 
@@ -32,7 +33,7 @@ def _no_credential_word(text: str) -> str:
 ErrorId = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$", min_length=1, max_length=128),
-    AfterValidator(_no_credential_word),
+    AfterValidator(no_credential_word),
 ]
 _DayNs = Annotated[int, Field(ge=0, le=86_400_000_000_000)]
 

@@ -8,7 +8,8 @@ Rules:
 2. IPv6: only global unicast (2000::/3), minus the IANA IPv6 special-purpose registry, minus any interface identifier
    that embeds an IPv4 address the ISATAP way (RFC 5214).
 3. A private network can be allowed by an operator's extension, and then only inside the blocks of ``PRIVATE_BLOCKS``,
-   and never an address of ``ALWAYS_REFUSED``. Loopback, link-local and metadata addresses stay refused even then.
+   and never an address of ``METADATA_BLOCKS`` or one that embeds an IPv4 address. Loopback, link-local and metadata
+   addresses stay refused even then.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TypeAlias
 
 from tasc_collector.contracts import origin_grammar
+from tasc_collector.contracts.network_extension import METADATA_BLOCKS, PRIVATE_BLOCKS, opens
 
 Address: TypeAlias = origin_grammar.Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -90,17 +92,6 @@ ADDED: tuple[tuple[str, str], ...] = (
 """What the registries do not list: multicast, Azure's virtual host address, which is public but local to each machine, and the
 block of the returned 6bone addresses, of which nothing is allocated (the original project's section 5 refuses it too)."""
 
-PRIVATE_BLOCKS: tuple[str, ...] = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
-"""The only blocks in which an operator's network extension may open networks (RFC 1918, RFC 6598, RFC 4193)."""
-
-ALWAYS_REFUSED: tuple[tuple[str, str], ...] = (
-    ("100.100.100.200/32", "cloud-metadata"),
-    ("fd00:ec2::/32", "cloud-metadata"),
-    ("fd20:ce::254/128", "cloud-metadata"),
-    ("fd00:c1::/32", "cloud-metadata"),
-)
-"""Metadata services inside private blocks: Alibaba, AWS (IPv6), Google (IPv6), Oracle (IPv6)."""
-
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _ISATAP_MARKERS = frozenset({0x00005EFE, 0x02005EFE})
 
@@ -113,7 +104,7 @@ def _table(rows: Iterable[tuple[str, str]]) -> tuple[tuple[int, int, int, str], 
 
 
 _REFUSED = _table((*IANA_IPV4, *IANA_IPV6, *ADDED))
-_METADATA = _table(ALWAYS_REFUSED)
+_METADATA = _table((cidr, "cloud-metadata") for cidr in METADATA_BLOCKS)
 _PRIVATE = tuple(ip_network(cidr) for cidr in PRIVATE_BLOCKS)
 
 
@@ -134,12 +125,15 @@ def public_refusal(address: Address) -> str | None:
     name = _lookup(address, _REFUSED)
     if name is not None:
         return name
-    if isinstance(address, IPv6Address):
-        if address not in _GLOBAL_UNICAST:
-            return "outside-global-unicast"
-        if (int(address) >> 32) & 0xFFFFFFFF in _ISATAP_MARKERS:
-            return "isatap"
-    return None
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return "outside-global-unicast"
+    return _isatap(address)
+
+
+def _isatap(address: Address) -> str | None:
+    """``isatap`` where an interface identifier embeds an IPv4 address that way, whatever the prefix."""
+    embeds = address.version == 6 and (int(address) >> 32) & 0xFFFFFFFF in _ISATAP_MARKERS
+    return "isatap" if embeds else None
 
 
 def private_refusal(address: Address, networks: Iterable[Network]) -> str | None:
@@ -149,14 +143,28 @@ def private_refusal(address: Address, networks: Iterable[Network]) -> str | None
         address: one answer of the resolver.
         networks: the networks that the operator's extension opens for this endpoint.
     """
-    metadata = _lookup(address, _METADATA)
-    if metadata is not None:
-        return metadata
+    reason = _lookup(address, _METADATA) or _isatap(address)
+    if reason is not None:
+        return reason
     if not any(address.version == block.version and address in block for block in _PRIVATE):
         return public_refusal(address) or "not-in-private-networks"
     if any(address.version == network.version and address in network for network in networks):
         return None
     return "not-in-private-networks"
+
+
+def without_refused(network: Network) -> tuple[Network, ...]:
+    """What of a private network may be reached: the network, or where metadata addresses lie in it, what is around them."""
+    pieces: list[Network] = [network]
+    for hole in map(ip_network, METADATA_BLOCKS):
+        pieces = [rest for piece in pieces for rest in _around(piece, hole)]
+    return tuple(sorted(pieces, key=lambda piece: int(piece.network_address)))
+
+
+def _around(piece: Network, hole: Network) -> Iterable[Network]:
+    if piece.version != hole.version or not hole.subnet_of(piece):  # type: ignore[arg-type]  # same version
+        return (piece,)
+    return piece.address_exclude(hole)  # type: ignore[arg-type]  # same version
 
 
 def private_network(cidr: str) -> Network | None:
@@ -165,7 +173,4 @@ def private_network(cidr: str) -> Network | None:
         network = ip_network(cidr)
     except ValueError:
         return None
-    if str(network) != cidr or network.prefixlen == 0:
-        return None
-    inside = any(network.version == block.version and network.subnet_of(block) for block in _PRIVATE)  # type: ignore[arg-type]  # same version
-    return network if inside else None
+    return network if str(network) == cidr and opens(network) else None

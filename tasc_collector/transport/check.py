@@ -6,19 +6,18 @@ operator's own terminal: it names the operator's own host and addresses, and nev
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
-
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from tasc_collector.contracts.network_extension import NetworkExtension
 from tasc_collector.contracts.trust_policy import CollectorTrustPolicy, TrustedRoute
 from tasc_collector.errors import InputError, SecretUnavailable, TascError, TransportError
 from tasc_collector.secrets import SecretStore
 from tasc_collector.transport.addresses import parse_address
+from tasc_collector.transport.certificates import CertificateFacts, authorities_of, facts_of
 from tasc_collector.transport.clock import Clock
 from tasc_collector.transport.codes import Code
 from tasc_collector.transport.exchange import within
@@ -109,7 +108,12 @@ def _route_step(route: TrustedRoute) -> CheckStep:
 
 def _secret_step(what: EndpointCheck) -> CheckStep:
     if what.secret_source is None:
-        return CheckStep("secret", good=True, detail="none is named")
+        endpoint = what.policy.endpoint(what.alias)
+        wanted = endpoint is not None and any(route.authentication_references for route in endpoint.routes)
+        rule = "absent: a route requires authentication, and the endpoint file names no secret"
+        return CheckStep(
+            "secret", good=not wanted, detail=rule if wanted else "none is named, and no route requires one"
+        )
     try:
         what.secrets.resolve(what.secret_source)
     except (SecretUnavailable, InputError) as error:
@@ -138,6 +142,7 @@ async def _walk(
         raise _Failed from None
     origin = request.origin
     steps.append(CheckStep("origin", good=True, detail=f"{origin.text} ({origin.kind.value})"))
+    channel = _channel(request, what, steps) if origin.secure else None
     answers = [origin.host]
     if origin.kind is HostKind.NAME:
         answers = await _timed("resolve", network.resolve(origin.host, origin.port), Code.RESOLVE_TIMEOUT, steps, clock)
@@ -150,12 +155,11 @@ async def _walk(
     steps.append(CheckStep("pin", good=True, detail=f"{address} port {origin.port}"))
     sock = await _timed("connect", network.connect(address, origin.port), Code.CONNECT_TIMEOUT, steps, clock)
     try:
-        if network.peer(sock) != str(address):
+        if _peer(network, sock) != str(address):
             steps.append(CheckStep("peer", good=False, detail="the kernel names another peer than the pinned address"))
             raise _Failed
-        if origin.secure:
-            channel = TlsChannel(_settings(request, what, steps), origin.host)
-            await _timed("tls", channel.handshake(sock), Code.TLS_TIMEOUT, steps, clock)
+        if channel is not None:
+            await _timed("tls", channel.handshake(sock), Code.TLS_TIMEOUT, steps, clock, channel)
             steps.append(_certificate_step(channel.certificate()))
     finally:
         reset(sock)
@@ -166,12 +170,31 @@ def _runtime(what: EndpointCheck) -> tuple[str, str]:
     return ("", "") if endpoint is None else (endpoint.runtime.profile_id, endpoint.runtime.build)
 
 
-def _settings(request: AuthorizedRequest, what: EndpointCheck, steps: list[CheckStep]) -> TlsSettings:
+def _channel(request: AuthorizedRequest, what: EndpointCheck, steps: list[CheckStep]) -> TlsChannel:
+    """A TLS session that has not begun, and a step for what it trusts: each CA of the operator's file, or a pin."""
     try:
-        return trust_of(request, key_folder=what.secrets.key_folder)
+        settings = trust_of(request, key_folder=what.secrets.key_folder)
+        steps.extend(_ca_steps(settings))
+        return TlsChannel(settings, request.origin.host)
     except TascError as error:
         steps.append(CheckStep("trust", good=False, detail=str(error)))
         raise _Failed from None
+
+
+def _ca_steps(settings: TlsSettings) -> list[CheckStep]:
+    if settings.spki_pin is not None:
+        return [CheckStep("ca", good=True, detail="none is asked: the server's public key is pinned")]
+    if settings.ca_pem is None:
+        return [CheckStep("ca", good=True, detail="the public CA set (certifi)")]
+    found = authorities_of(settings.ca_pem)
+    return [CheckStep("ca", good=_days(facts) >= 0, detail=f"{facts.subject}, {_ending(facts)}") for facts in found]
+
+
+def _peer(network: NetworkAccess, sock: socket.socket) -> str | None:
+    try:
+        return network.peer(sock)
+    except OSError:
+        return None  # the peer has reset the connection already
 
 
 def _answer_step(answer: str, request: AuthorizedRequest) -> CheckStep:
@@ -186,31 +209,38 @@ def _answer_step(answer: str, request: AuthorizedRequest) -> CheckStep:
 
 
 def _certificate_step(der: bytes | None) -> CheckStep:
-    if der is None:
-        return CheckStep("certificate", good=False, detail="the server showed none")
-    certificate = x509.load_der_x509_certificate(der)
-    days = (certificate.not_valid_after_utc - datetime.now(UTC)).days
-    soon = " (soon)" if days <= _EXPIRES_SOON_DAYS else ""
-    expiry = certificate.not_valid_after_utc.strftime("%Y-%m-%d")
-    return CheckStep(
-        "certificate",
-        good=True,
-        detail=f"issued by {_common_name(certificate.issuer)}, ends {expiry}, in {days} days{soon}",
-    )
+    facts = facts_of(der)
+    if facts is None:
+        return CheckStep("certificate", good=False, detail="the server's certificate cannot be read")
+    return CheckStep("certificate", good=True, detail=f"issued by {facts.issuer}, {_ending(facts)}")
 
 
-def _common_name(name: x509.Name) -> str:
-    found = name.get_attributes_for_oid(NameOID.COMMON_NAME) or name.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    text = str(found[0].value) if found else "an issuer without a name"
-    return "".join(char if char.isprintable() else "?" for char in text[:80])
+def _days(facts: CertificateFacts) -> int:
+    return facts.days_left(datetime.now(UTC))
 
 
-async def _timed(name: str, step: Awaitable[T], code: Code, steps: list[CheckStep], clock: Clock) -> T:
+def _ending(facts: CertificateFacts) -> str:
+    days, date = _days(facts), facts.ends.strftime("%Y-%m-%d")
+    if days < 0:
+        return f"ended {date}"
+    return f"ends {date}, in {days} days" + (" (soon)" if days <= _EXPIRES_SOON_DAYS else "")
+
+
+async def _timed(
+    name: str,
+    step: Awaitable[T],
+    code: Code,
+    steps: list[CheckStep],
+    clock: Clock,
+    channel: TlsChannel | None = None,
+) -> T:
     start = clock.now_ns()
     try:
         value = await within(step, _SPAN_NS, start + 2 * _SPAN_NS, code, clock)
     except TransportError as error:
-        steps.append(CheckStep(name, good=False, detail=error.code, took_ms=(clock.now_ns() - start) / 1e6))
+        why = None if channel is None else channel.why
+        detail = error.code if why is None else f"{error.code}: {why}"
+        steps.append(CheckStep(name, good=False, detail=detail, took_ms=(clock.now_ns() - start) / 1e6))
         raise _Failed from None
     steps.append(CheckStep(name, good=True, detail="done", took_ms=(clock.now_ns() - start) / 1e6))
     return value

@@ -228,7 +228,8 @@ class Conversation:
                 self._stop_writing()
                 self._broken = True
                 self._readable()  # a refusal may lie before the reset
-                self._finish(Code.CONNECTION_RESET)
+                # behind a whole answer only our goodbye was lost
+                self._finish(self._refusal if self._phase == _TAIL else Code.CONNECTION_RESET)
                 return
             if self._result.marks.request_written is None and len(self._out) == self._wire_bytes:
                 self._result.start_uncertainty_ns = self._now() - (self._result.marks.request_started or 0)

@@ -14,7 +14,15 @@ from typing import Final
 
 from tasc_collector.contracts.network_extension import NetworkExtension
 from tasc_collector.contracts.trust_policy import CollectorTrustPolicy
-from tasc_collector.transport.addresses import ADDED, IANA_IPV4, IANA_IPV6, parse_address, private_network
+from tasc_collector.transport.addresses import (
+    ADDED,
+    IANA_IPV4,
+    IANA_IPV6,
+    parse_address,
+    private_network,
+    public_refusal,
+    without_refused,
+)
 from tasc_collector.transport.origins import HostKind, parse_origin
 
 
@@ -34,7 +42,8 @@ class EgressRule:
         host: name or literal address.
         port: TCP port.
         reach: which addresses are taken.
-        cidrs: the networks, for ``private``; the address itself, for a literal; empty for a public name.
+        cidrs: the networks without the metadata addresses in them, for ``private``; the address itself, for a literal;
+            empty for a public name.
         aliases: the endpoints that need it; ``WEBHOOK`` where notices are posted there.
     """
 
@@ -97,10 +106,18 @@ def _place(
     origin = parse_origin(text, where=where, private_networks=networks)
     if origin.kind is HostKind.LOOPBACK:
         return origin.host, origin.port, Reach.LOOPBACK, (_single(origin.host),)
-    if networks:
-        return origin.host, origin.port, Reach.PRIVATE, cidrs
-    single = () if origin.kind is HostKind.NAME else (_single(origin.host),)
-    return origin.host, origin.port, Reach.PUBLIC, single
+    reach = Reach.PRIVATE if networks else Reach.PUBLIC
+    if origin.kind is not HostKind.NAME:
+        return origin.host, origin.port, reach, (_single(origin.host),)
+    opened_cidrs = tuple(str(piece) for network in networks for piece in without_refused(network))
+    return origin.host, origin.port, reach, opened_cidrs
+
+
+def reachable(answers: Sequence[str]) -> tuple[str, ...]:
+    """The answers of a public name's lookup, or nothing where a call would refuse it: where any of them is not public."""
+    addresses = [parse_address(answer) for answer in answers]
+    refused = any(address is None or public_refusal(address) is not None for address in addresses)
+    return () if refused else tuple(answers)
 
 
 def systemd_lines(
@@ -152,7 +169,8 @@ def nameservers(text: str) -> tuple[str, ...]:
 def network_policy(rules: Sequence[EgressRule], *, name: str) -> str:
     """A Kubernetes NetworkPolicy, as JSON (which YAML readers take): DNS, and exactly these networks and ports.
 
-    A public name becomes the whole internet minus every block that our own table refuses, on that name's port.
+    A public name becomes the whole internet minus every block that our own table refuses, on that name's port. Names
+    stand in an annotation, because a rule cannot hold one.
 
     Args:
         rules: what may be reached; loopback needs no rule.
@@ -172,7 +190,10 @@ def network_policy(rules: Sequence[EgressRule], *, name: str) -> str:
     policy = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": {"name": name},
+        "metadata": {
+            "name": name,
+            "annotations": {"tasc-reaches": ", ".join(f"{rule.host}:{rule.port}" for rule in rules)},
+        },
         "spec": {"podSelector": {"matchLabels": {"app": name}}, "policyTypes": ["Egress"], "egress": egress},
     }
     return json.dumps(policy, indent=2)

@@ -144,7 +144,7 @@ class OneShotTransport(httpx.AsyncBaseTransport):
             runtime=target.runtime,
             build=target.build,
             method=request.method,
-            path=url.path,
+            path=url.raw_path.decode("ascii").partition("?")[0],
             authentication_reference=None if target.authentication is None else target.authentication[0],
             duration_ms=target.limits.deadline_ms,
             extension=target.extension,
@@ -152,11 +152,16 @@ class OneShotTransport(httpx.AsyncBaseTransport):
         )
         origin = authorized.origin
         port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-        if (url.scheme, url.host, port) != (origin.scheme, origin.host, origin.port) or url.query or url.userinfo:
+        if (
+            (url.scheme, url.host, port) != (origin.scheme, origin.host, origin.port)
+            or b"?" in url.raw_path
+            or url.fragment
+            or url.userinfo
+        ):
             raise NotAuthorized(
                 "the URL is not the endpoint's",
                 field="url",
-                rule="scheme, host and port of the endpoint, without query",
+                rule="scheme, host and port of the endpoint, without query and fragment",
                 way_out="build the URL from the endpoint's origin",
             )
         return authorized

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tasc_collector.contracts.scalars import no_credential
+from tasc_collector.contracts.persistence import no_credential_word
 from tasc_collector.errors import WireError
 from tasc_collector.limits import MAX_CONTENT_TYPE_LENGTH, MAX_RETRY_AFTER_S
 from tasc_collector.transport.codes import Code
@@ -49,11 +49,11 @@ def note_head(head: Head) -> CheckedHead:
 
 
 def _harmless_id(value: bytes) -> str | None:
-    """A provider's request id, if it has the persisted form and does not look like a credential."""
+    """A provider's request id, if it has the persisted form (``ErrorId``) and does not look like a credential."""
     if _REQUEST_ID.fullmatch(value) is None:
         return None
     try:
-        return no_credential(value.decode("ascii"))
+        return no_credential_word(value.decode("ascii"))
     except ValueError:
         return None
 

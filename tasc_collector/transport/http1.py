@@ -5,7 +5,8 @@ Rules (RFC 9112, narrowed; where the RFC lets a client be lenient, this one is n
 1. The status line and every field line end with CRLF; nothing precedes the status line; no bare CR or LF, no folding,
    no white space before a colon, no control character. Names are tokens.
 2. Header bytes and header count are bounded over *all* heads together, interim ones and trailers included, and are
-   counted before a line is looked at. 101 is refused; other 1xx are skipped, unless they announce a body or say HTTP/1.0.
+   counted before a line is looked at. 101 is refused; other 1xx are skipped, unless they announce a body, say HTTP/1.0 or
+   are more than ``MAX_INTERIM_HEADS``.
 3. The body is framed by one ``Content-Length`` or by ``Transfer-Encoding: chunked``, never both, never twice, never
    with another coding. Chunk extensions and trailers are checked, bounded and dropped; a trailer that frames is
    refused.
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tasc_collector.errors import LimitExceeded, WireError
+from tasc_collector.limits import MAX_INTERIM_HEADS
 from tasc_collector.transport.codes import Code
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
@@ -77,6 +79,7 @@ class ResponseReader:
     """
 
     __slots__ = (
+        "_interim",
         "_left",
         "_limits",
         "_rest",
@@ -95,6 +98,7 @@ class ResponseReader:
         self._state = _HEAD
         self._rest = b""
         self._left = 0
+        self._interim = 0
         self.head: Head | None = None
         self.header_bytes = 0
         self.header_count = 0
@@ -178,6 +182,9 @@ class ResponseReader:
                 return pos
             if head.version == 0 or head.all(b"content-length") or head.all(b"transfer-encoding"):
                 raise WireError(Code.INVALID_FRAMING)
+            self._interim += 1
+            if self._interim > MAX_INTERIM_HEADS:
+                raise LimitExceeded(Code.INTERIM_FLOOD)
             if pos == len(data):
                 return pos
 

@@ -195,12 +195,19 @@ def require_narrower(parent: CollectorTrustPolicy, child: CollectorTrustPolicy) 
             above = covering_route(known, route.method, route.path_prefix)
             if above is None:
                 raise _looser(f"{at}.routes.{number}", "a route must lie inside a route of the parent")
-            old_references = set(above.authentication_references)
-            new_references = set(route.authentication_references)
-            if not new_references <= old_references or (old_references and not new_references):
-                raise _looser(
-                    f"{at}.routes.{number}.authenticationReferences", "authentication cannot be dropped or changed"
-                )
+            _keep_authentication(above, route, f"{at}.routes.{number}")
+        for above in known.routes:
+            # a path below the parent's route may be decided by a shorter route of the child
+            route_of_child = covering_route(endpoint, above.method, above.path_prefix)
+            if route_of_child is not None:
+                _keep_authentication(above, route_of_child, f"{at}.routes.{endpoint.routes.index(route_of_child)}")
+
+
+def _keep_authentication(above: TrustedRoute, route: TrustedRoute, at: str) -> None:
+    """A child's route that decides where ``above`` did uses one of its references, or none where it had none."""
+    old, new = set(above.authentication_references), set(route.authentication_references)
+    if not new <= old or (old and not new):
+        raise _looser(f"{at}.authenticationReferences", "authentication cannot be dropped or changed")
 
 
 def _route(endpoint: TrustedEndpoint, method: str, path: str) -> TrustedRoute:

@@ -3,12 +3,14 @@
 Rules:
 
 1. TLS 1.2 or newer, ALPN ``http/1.1`` only, no session reuse, no compression, no key log: the context is made by hand
-   and not by ``ssl.create_default_context``, which obeys ``SSLKEYLOGFILE``.
+   and not by ``ssl.create_default_context``, which obeys ``SSLKEYLOGFILE``. The ciphers and their security level are named
+   here too, because some builds take them from the file that ``OPENSSL_CONF`` names.
 2. The CA set is certifi's file, or the one file of the operator's extension, whose bytes must have the pinned digest.
    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` change nothing.
 3. Names are checked on subject alternative names only, never on the common name; X.509 is checked strictly (RFC 5280).
 4. With a key pin neither chain nor name is checked: the server's public key has exactly the pinned SHA-256, and its
-   certificate is within its dates.
+   certificate is within its dates (``certificates``).
+5. Why a handshake failed is kept as one of our own words, for an operator's check; OpenSSL's text may hold the name.
 """
 
 from __future__ import annotations
@@ -19,19 +21,36 @@ import hashlib
 import hmac
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-
-import certifi
+from typing import Final
 
 from tasc_collector.errors import InputError
 from tasc_collector.limits import READ_BYTES
+from tasc_collector.transport.certificates import is_pinned
 from tasc_collector.transport.codes import Code
 from tasc_collector.transport.resolver import not_sent
 
 _CA_FILE_MAX = 4 * 1024 * 1024
+_CIPHERS: Final = "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:DHE+AES:!aNULL:!eNULL:!aDSS:!SHA1:!AESCCM"
+"""CPython's own default list (3.10 and newer): forward secrecy, and at least 112 bits in every key and signature."""
+_VERIFY_WORDS: Final[Mapping[int, str]] = {
+    9: "the certificate is not yet valid",
+    10: "the certificate has expired",
+    18: "the certificate is self-signed",
+    19: "the chain ends in a root that is not trusted",
+    20: "the issuer is not trusted, or an intermediate certificate is missing",
+    21: "the issuer is not trusted, or an intermediate certificate is missing",
+    26: "the certificate is not for a server",
+    62: "the certificate is for another name",
+    64: "the certificate is for another address",
+    66: "a key of the chain is too short",
+    68: "a signature of the chain is too weak",
+}
+"""OpenSSL's verification errors (``x509_vfy.h``) that an operator can act on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +97,7 @@ def context_for(settings: TlsSettings) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
     context.hostname_checks_common_name = False
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
@@ -89,6 +109,8 @@ def context_for(settings: TlsSettings) -> ssl.SSLContext:
         if settings.spki_pin is None and settings.ca_pem is not None:
             context.load_verify_locations(cadata=settings.ca_pem)
         elif settings.spki_pin is None:
+            import certifi  # with what it loads it takes longer than all of this module; loopback endpoints need none of it
+
             context.load_verify_locations(cafile=certifi.where())
         if settings.client_certificate is not None:
             context.load_cert_chain(settings.client_certificate, password=_no_password)
@@ -109,7 +131,7 @@ def _no_password() -> str:
 class TlsChannel:
     """One TLS session over a socket that somebody else reads and writes: ciphertext in, plain text out, and back."""
 
-    __slots__ = ("_in", "_object", "_out", "_pin", "closed")
+    __slots__ = ("_in", "_object", "_out", "_pin", "closed", "why")
 
     def __init__(self, settings: TlsSettings, host: str) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -117,6 +139,8 @@ class TlsChannel:
         self._pin = settings.spki_pin
         self.closed = False
         """True once the peer said in TLS that it is done."""
+        self.why: str | None = None
+        """Why its certificate was refused, in our words (rule 5)."""
 
     async def handshake(self, sock: socket.socket) -> None:
         """Shake hands; no application byte is involved.
@@ -131,7 +155,11 @@ class TlsChannel:
                 done = True
             except ssl.SSLWantReadError:
                 done = False
-            except (ssl.SSLError, ssl.CertificateError, ValueError):
+            except (ssl.SSLError, ssl.CertificateError, ValueError) as error:
+                if isinstance(error, ssl.SSLCertVerificationError):
+                    self.why = _VERIFY_WORDS.get(
+                        error.verify_code, "the certificate does not pass strict X.509 (RFC 5280)"
+                    )
                 raise not_sent(Code.TLS_FAILED) from None
             try:
                 if self._out.pending:
@@ -146,26 +174,12 @@ class TlsChannel:
             self._in.write(data)
         if self._object.selected_alpn_protocol() not in {None, "http/1.1"}:
             raise not_sent(Code.TLS_FAILED)
-        if self._pin is not None and not self._pinned():
+        if self._pin is not None and not is_pinned(self.certificate(), self._pin, datetime.now(UTC)):
             raise not_sent(Code.TLS_PIN_MISMATCH)
 
     def certificate(self) -> bytes | None:
         """The server's certificate, DER."""
         return self._object.getpeercert(binary_form=True)
-
-    def _pinned(self) -> bool:
-        from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-        der = self.certificate()
-        if der is None:
-            return False
-        certificate = x509.load_der_x509_certificate(der)
-        now = datetime.now(UTC)
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            return False
-        spki = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        return hmac.compare_digest("sha256:" + hashlib.sha256(spki).hexdigest(), str(self._pin))
 
     def encrypt(self, data: bytes) -> bytes:
         """Ciphertext of application bytes."""

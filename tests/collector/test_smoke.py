@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.request
 from typing import Any
 
 import pytest
 
 from tasc_collector.contract_servers import Behaviour, ContractServer
-from tasc_collector.errors import InputError, NotAuthorized
+from tasc_collector.errors import InputError, NotAuthorized, TascError
 from tasc_collector.smoke import CONTACTS, PROMPT, read_target, run_contacts, run_real
 from tasc_collector.transport.clock import SystemClock
 
@@ -106,6 +107,26 @@ def test_real_mode_makes_one_call_and_shows_identity_and_persistence_only() -> N
     assert value["persistence"]["providerUsage"]["outputTokens"] == 8
     for hidden in ("CANARY", PROMPT, origin, origin.removeprefix("http://"), "TASC_RUNTIME_AUTH_A", "live-smoke-auth"):
         assert hidden not in line
+
+
+def text_of(server: ContractServer) -> str:
+    """What the server answers the smoke's one request with."""
+    asked = {"model": server.model, "prompt": PROMPT, "max_tokens": 8, "temperature": 0}
+    request = urllib.request.Request(  # noqa: S310 - our own server on loopback
+        server.origin + "/v1/completions", json.dumps(asked).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - as above
+        return str(json.load(answer)["choices"][0]["text"])
+
+
+@pytest.mark.parametrize("prefix", ["CANARY ", "Z\u00fcrich \u4e16\u754c "])
+def test_a_record_that_holds_the_output_is_not_shown_in_any_language(prefix: str) -> None:
+    with ContractServer("vllm", "0.26.0", behaviour=Behaviour(tokens=8, answer_prefix=prefix)) as server:
+        held = variables(server.origin, ALLOW_LOOPBACK="1", MODEL_ID=server.model, BACKEND_NAME=text_of(server))
+        with pytest.raises(TascError) as refusal:
+            real(server, held)
+    assert "nothing is printed" in str(refusal.value)
+    assert prefix.strip() not in str(refusal.value)
 
 
 def test_a_missing_secret_is_recorded_and_not_a_success() -> None:

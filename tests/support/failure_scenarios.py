@@ -163,6 +163,7 @@ def scenarios(body: bytes = b'{"ok":true}', extra: bytes = b"") -> dict[str, Sce
         "22 a second answer a moment later": Scenario(
             after_request(whole(), whole()), (UNKNOWN,), (Code.BYTES_AFTER_END,)
         ),
+        "22 a whole answer, then a reset": Scenario(after_request(whole(), end=Peer.rst), (DONE,), (None,)),
         "23 interim answers": Scenario(
             after_request(
                 b"HTTP/1.1 100 Continue\r\n\r\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tasc_collector.transport.egress import (
     egress_of,
     nameservers,
     network_policy,
+    reachable,
     systemd_lines,
 )
 from tasc_collector.transport.network import SystemNetwork
@@ -128,7 +130,10 @@ def test_the_resolvers_of_a_host_are_read_from_its_file(text: str, found: tuple[
 
 
 def test_a_network_policy_opens_exactly_the_ports_and_never_a_refused_block() -> None:
-    spec = json.loads(network_policy(RULES, name="tasc"))["spec"]
+    policy = json.loads(network_policy(RULES, name="tasc"))
+    names = "1.1.1.1:443, 127.0.0.1:8000, api.example.com:443, gpu.cluster.local:8443"
+    assert policy["metadata"]["annotations"] == {"tasc-reaches": names}
+    spec = policy["spec"]
     assert spec["policyTypes"] == ["Egress"]
     dns, literal, public, private = spec["egress"]
     assert {port["port"] for port in dns["ports"]} == {53}
@@ -164,6 +169,7 @@ def test_a_check_walks_to_tls_reports_the_certificate_and_sends_nothing(tmp_path
         "route",
         "secret",
         "origin",
+        "ca",
         "resolve",
         "address",
         "pin",
@@ -172,6 +178,7 @@ def test_a_check_walks_to_tls_reports_the_certificate_and_sends_nothing(tmp_path
         "certificate",
     ]
     assert steps["address"].detail == "10.20.1.2: in the endpoint's private networks"
+    assert steps["ca"].detail.startswith("test root, ends ")
     assert steps["certificate"].detail.startswith("issued by test root, ends ")
     assert steps["tls"].took_ms is not None
     assert "CANARY" not in repr(steps)
@@ -192,6 +199,98 @@ def test_a_check_stops_at_the_first_step_that_is_refused_and_says_why() -> None:
     assert "refused, private-use" in steps[-2].detail
     assert not {step.name: step for step in steps}["secret"].good
     assert network.connects == []
+
+
+def checked(tmp_path: Path, chain: chains.Chain, ca_pem: str) -> dict[str, CheckStep]:
+    """The steps to a private endpoint that shows a chain, with a CA file."""
+    ca = tmp_path / "ca.pem"
+    ca.write_text(ca_pem)
+    what = EndpointCheck(
+        policy_for(f"https://{chains.HOST}"),
+        "main",
+        extension_for(cidrs=["10.20.0.0/16"], ca=ca),
+        None,
+        SecretStore({}),
+    )
+    with RawServer(Peer.hold, tls=chain.server_context(tmp_path)) as server:
+        return steps_of(what, LabNetwork(server.port, [["10.20.1.2"]]))
+
+
+def test_a_check_names_each_ca_of_the_operators_file_and_the_one_that_has_ended(tmp_path: Path) -> None:
+    old = chains.issue("old root", None, ca=True, starts_days=-60, ends_days=-1)
+    steps = checked(tmp_path, chains.good(), old.pem)
+    ended = f"{old.certificate.not_valid_after_utc:%Y-%m-%d}"
+    assert (steps["ca"].good, steps["ca"].detail) == (False, f"old root, ended {ended}")
+    assert not steps["tls"].good
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("expired", "the certificate has expired"),
+        ("not yet valid", "the certificate is not yet valid"),
+        ("wrong host", "the certificate is for another name"),
+        ("unknown ca", "the issuer is not trusted, or an intermediate certificate is missing"),
+        ("self-signed", "the certificate is self-signed"),
+        ("client certificate", "the certificate is not for a server"),
+        ("no authority key identifier", "the certificate does not pass strict X.509 (RFC 5280)"),
+    ],
+)
+def test_a_check_says_why_a_certificate_is_refused(name: str, why: str, tmp_path: Path) -> None:
+    steps = checked(tmp_path, chains.CASES[name][2](), chains.root().pem)
+    assert (steps["tls"].good, steps["tls"].detail) == (False, f"tls-failed: {why}")
+
+
+def test_a_check_goes_on_where_a_ca_file_is_none_and_says_so(tmp_path: Path) -> None:
+    steps = checked(tmp_path, chains.good(), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    assert list(steps)[-1] == "trust"
+    assert "openssl x509" in steps["trust"].detail
+
+
+def test_a_check_of_an_endpoint_that_resets_at_once_ends_with_a_step() -> None:
+    class Gone(LabNetwork):
+        def peer(self, sock: socket.socket) -> str:
+            raise OSError(107, "not connected")
+
+    with RawServer(Peer.hold) as server:
+        what = EndpointCheck(policy_for("https://api.example.com"), "main", None, None, SecretStore({}))
+        steps = steps_of(what, Gone(server.port))
+    assert [name for name, step in steps.items() if not step.good] == ["peer"]
+
+
+def test_a_secret_that_a_route_requires_and_nobody_names_is_absent() -> None:
+    routes = [{"method": "POST", "pathPrefix": "/v1", "authenticationReferences": ["key-a"]}]
+    policy = policy_for("http://127.0.0.1:9", endpoint={"routes": routes}, secretReferences=["key-a"])
+    steps = steps_of(EndpointCheck(policy, "main", None, None, SecretStore({})), SystemNetwork())
+    assert not steps["secret"].good
+    assert "requires authentication" in steps["secret"].detail
+    unneeded = EndpointCheck(policy_for("http://127.0.0.1:9"), "main", None, None, SecretStore({}))
+    assert steps_of(unneeded, SystemNetwork())["secret"].good
+
+
+def test_a_literal_in_a_private_network_is_reached_alone_and_metadata_is_not_let_through() -> None:
+    literal = egress_of([(policy_for("https://10.20.1.2:8443"), extension_for(cidrs=["10.20.0.0/16"]))])
+    assert literal == (EgressRule("10.20.1.2", 8443, Reach.PRIVATE, ("10.20.1.2/32",), ("main",)),)
+    found = egress_of([(policy_for("https://gpu.cluster.local"), extension_for(cidrs=["100.100.100.200/31"]))])
+    assert [rule.cidrs for rule in found] == [("100.100.100.201/32",)]
+    [_, private] = json.loads(network_policy(found, name="tasc"))["spec"]["egress"]
+    assert private["to"] == [{"ipBlock": {"cidr": "100.100.100.201/32"}}]
+    assert "IPAddressAllow=100.100.100.201/32" in systemd_lines(found, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        (["93.184.216.34", "2606:4700:4700::1111"], ("93.184.216.34", "2606:4700:4700::1111")),
+        (["93.184.216.34", "10.0.0.1"], ()),
+        (["::ffff:93.184.216.34"], ()),
+        ([], ()),
+    ],
+)
+def test_no_address_of_a_name_that_a_call_would_refuse_is_let_through(
+    answers: list[str], found: tuple[str, ...]
+) -> None:
+    assert reachable(answers) == found
 
 
 def test_a_check_of_a_loopback_endpoint_connects_and_needs_no_tls() -> None:

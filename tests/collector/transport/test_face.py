@@ -65,7 +65,13 @@ def test_a_cut_answer_raises_with_code_and_state() -> None:
     assert (failure.value.code, failure.value.state) == (Code.RESPONSE_TRUNCATED, DispatchState.SENT_UNKNOWN)
 
 
-@pytest.mark.parametrize("path", ["/v1/models?x=1", "http://127.0.0.1:1/v1/models", "/v1/%2e%2e/admin"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/models?x=1", "/v1/models?", "/v1/models#x", "/v1/%6dodels", "/v1%2fmodels", "/v1/%2e%2e/admin"),
+        "http://127.0.0.1:1/v1/models",
+    ],
+)
 def test_a_url_that_is_not_the_endpoints_is_refused_before_any_connection(path: str) -> None:
     async def go(server: RawServer) -> None:
         transport = OneShotTransport(

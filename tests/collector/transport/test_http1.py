@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tasc_collector.errors import WireError
+from tasc_collector.contracts.persistence import PersistedError
+from tasc_collector.errors import Category, WireError
 from tasc_collector.transport.codes import Code
-from tasc_collector.transport.head import check_success, refuse_status
-from tasc_collector.transport.http1 import Http1Limits, ResponseReader
+from tasc_collector.transport.head import check_success, note_head, refuse_status
+from tasc_collector.transport.http1 import Head, Http1Limits, ResponseReader
 
 BODY = b'{"ok":true}'
 TYPED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -58,6 +59,7 @@ ACCEPTED = {
     "HTTP/1.0 with a length": first_line(b"HTTP/1.0 200 OK"),
     "no reason": first_line(b"HTTP/1.1 200 "),
     "interim": interim(b"HTTP/1.1 102 P"),
+    "as many interim as may be": interim(b"\r\n\r\n".join([b"HTTP/1.1 102 P"] * 16)),
     "two interim": interim(b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 103 E\r\nLink: <x>"),
     "identity": field(b"Content-Encoding: identity"),
     "character set": TYPED.replace(b"json", b'json ; charset="UTF-8"') + b"Content-Length: 11\r\n\r\n" + BODY,
@@ -180,6 +182,10 @@ REFUSED: dict[Code, dict[str, bytes]] = {
         "byte order mark first": b"\xef\xbb\xbf" + length(b"11"),
     },
     Code.UNFRAMED_RESPONSE: {"neither length nor coding": TYPED + b"\r\n" + BODY},
+    Code.INTERIM_FLOOD: {
+        "one interim too many": interim(b"\r\n\r\n".join([b"HTTP/1.1 102 P"] * 17)),
+        "interim heads without an answer": b"HTTP/1.1 100 C\r\n\r\n" * 17,
+    },
     Code.UPGRADE_REFUSED: {"switching protocols": interim(b"HTTP/1.1 101 S\r\nUpgrade: h2c")},
     Code.COMPRESSED_RESPONSE: {
         f"encoding {value!r}": field(b"Content-Encoding: " + value)
@@ -232,3 +238,24 @@ def test_what_is_sound_is_taken_whole(step: int) -> None:
 def test_what_could_be_read_in_two_ways_is_refused_by_its_name(code: Code, step: int) -> None:
     found = {name: verdict(data, step)[0] for name, data in REFUSED[code].items()}
     assert found == dict.fromkeys(REFUSED[code], code)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        *((value, True) for value in (b"r", b"req-1.A_b", b"x" * 128, b"token-1", b"sk-short", b"a..b")),
+        *(
+            (value, False)
+            for value in (b"my-secret-1", b"secret", b"password", b"basic-1", b"bearer.token", b"api_key_1")
+        ),
+        *(
+            (value, False)
+            for value in (b"apikey", b"sk-abcdefgh1", b"", b"-a", b"a-", b"a b", b"a/b", b"\xe9", b"x" * 129)
+        ),
+    ],
+)
+def test_a_request_id_is_kept_only_where_it_may_be_persisted(value: bytes, kept: bool) -> None:
+    """A server's header must never make a record that cannot be written: what is noted is what ``ErrorId`` takes."""
+    noted = note_head(Head(500, 1, ((b"x-request-id", value),))).request_id
+    assert noted == (value.decode() if kept else None)
+    assert PersistedError.of(Category.INVALID_RESPONSE, status=500, request_id=noted).request_id == noted

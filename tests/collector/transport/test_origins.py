@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
 
+from tasc_collector.contracts.origin_grammar import MisspelledOrigin, read_origin
 from tasc_collector.errors import InputError
-from tasc_collector.transport.addresses import parse_address, private_refusal, public_refusal
+from tasc_collector.transport.addresses import parse_address, private_refusal, public_refusal, without_refused
 from tasc_collector.transport.origins import HostKind, parse_origin, request_path_ok, route_prefix_ok
 
 ACCEPTED = {
@@ -23,6 +24,7 @@ ACCEPTED = {
     "https://xn--strae-oqa.example": HostKind.NAME,
     "https://xn--e1afmkfd.xn--p1ai": HostKind.NAME,
     "https://xn--fiqs8s.example": HostKind.NAME,
+    "https://xn--vek160nc2a.example": HostKind.NAME,
     "https://a.xn--wgbh1c": HostKind.NAME,
     "https://xn--wgbh1c": None,
     "https://93.184.216.34": HostKind.ADDRESS,
@@ -62,6 +64,7 @@ REFUSED = {
     "not public IPv6": "[::] [::1] [fe80::1] [fec0::1] [fd00::1] [ff02::1] [2001:db8::1] [3ffe::1] [3fff::1] [5f00::1] [4000::1]",
     "this host by name": "localhost localhost:8443 a.localhost a.b.localhost",
     "no label behind the prefix": "xn--.example xn---.example xn--a.example xn--abc-.example xn--zz.example xn--a-.example",
+    "a label of unseen characters or hyphens": "xn--ab-x0b.example xn--ab-372n.example xn--x-hpu.example xn--ab---epa.example",
     "a label that is not permitted": "xn--a-ecp.example xn--zn7c.example xn--19g.example xn--ls8h.example xn--0ca24w.example",
 }
 """Why, and hosts for which https is refused."""
@@ -142,6 +145,44 @@ def carriers(inner: int) -> dict[str, int]:
         "isatap, global": (0x260647004700 << 80) | (0x02005EFE << 32) | inner,
         "isatap, link-local": (0xFE80 << 112) | (0x5EFE << 32) | inner,
     }
+
+
+def test_what_a_private_network_may_hold_is_not_reached_all_the_same() -> None:
+    """Metadata services inside the private blocks, and private prefixes in front of an embedded IPv4 address."""
+    networks = [ip_network(cidr) for cidr in ("100.64.0.0/10", "fc00::/7")]
+    refused = {
+        "100.100.100.200": "cloud-metadata",
+        "fd00:ec2::254": "cloud-metadata",
+        "fd00:ec2::23": "cloud-metadata",
+        "fd20:ce::254": "cloud-metadata",
+        "fd00:42::42": "cloud-metadata",
+        "fd00:c1::a9fe:a9fe": "cloud-metadata",
+        "fd12::5efe:7f00:1": "isatap",
+        "fd12::200:5efe:a9fe:a9fe": "isatap",
+    }
+    assert {text: private_refusal(ip_address(text), networks) for text in refused} == refused
+    taken = ("100.100.100.199", "100.100.100.201", "fd00:42::41", "fd00:42::43", "fd12::1")
+    assert [private_refusal(ip_address(text), networks) for text in taken] == [None] * 5
+
+
+def test_a_private_network_is_listed_without_the_metadata_services_in_it() -> None:
+    assert without_refused(ip_network("10.0.0.0/8")) == (ip_network("10.0.0.0/8"),)
+    around = without_refused(ip_network("100.100.100.192/28"))
+    assert [str(piece) for piece in around] == [
+        *("100.100.100.192/29", "100.100.100.201/32", "100.100.100.202/31", "100.100.100.204/30")
+    ]
+    every = without_refused(ip_network("fc00::/7"))
+    held = ("fd00:ec2::254", "fd20:ce::254", "fd00:42::42", "fd00:c1::1")
+    assert not any(ip_address(text) in piece for text in held for piece in every)
+    assert sum(piece.num_addresses for piece in every) == 2**121 - 2 * 2**96 - 2
+
+
+@pytest.mark.parametrize("text", ["::ffff:8.8.8.8", "::ffff:808:808"])
+def test_a_mapped_address_has_no_canonical_spelling(text: str) -> None:
+    """Python spells it one way up to 3.12 and the other way from 3.13 on."""
+    assert parse_address(text) is None
+    with pytest.raises(MisspelledOrigin):
+        read_origin(f"https://[{text}]")
 
 
 @pytest.mark.parametrize("inner", INNER)

@@ -130,6 +130,8 @@ def test_an_extension_counts_only_while_it_is_valid(now_ms: int | None) -> None:
         {"cidrs": []},
         {"cidrs": ["10.2.0.0/16", "10.1.0.0/16"]},
         {"cidrs": ["fe80::/10"]},
+        {"cidrs": ["100.100.100.200/32"]},
+        {"cidrs": ["fd00:ec2::/64"]},
         {"caFile": {"path": "relative.pem", "digest": "sha256:" + "a" * 64}},
         {"caFile": {"path": "/ca.pem", "digest": "sha256:" + "a" * 64}, "spkiPin": "sha256:" + "b" * 64},
     ],
@@ -177,6 +179,34 @@ def test_a_child_route_lies_inside_a_parent_route_and_keeps_its_authentication(
     else:
         with pytest.raises(NotAuthorized):
             require_narrower(parent, child)
+
+
+@pytest.mark.parametrize(
+    ("routes", "field"),
+    [
+        ([route("POST", "/")], "endpoints.0.routes.0.authenticationReferences"),
+        ([route("GET", "/"), route("POST", "/")], "endpoints.0.routes.1.authenticationReferences"),
+        ([route("POST", "/"), route("POST", "/v1", "key-a")], "endpoints.0.routes.1.authenticationReferences"),
+        ([route("POST", "/"), route("POST", "/v1", "key-a"), route("POST", "/v1/health")], None),
+        ([route("POST", "/v1", "key-a"), route("POST", "/v1/health")], None),
+        ([route("POST", "/v1/chat", "key-a")], None),
+    ],
+)
+def test_a_child_cannot_leave_out_a_route_that_decides_otherwise(
+    routes: list[dict[str, Any]], field: str | None
+) -> None:
+    """Where the child lists no route of its own, a shorter one of it decides: without the secret, or with it where the
+    parent allows none.
+    """
+    every = [route("POST", "/"), route("POST", "/v1", "key-a"), route("POST", "/v1/health"), route("GET", "/")]
+    parent = policy_for(ORIGIN, endpoint={"routes": every}, secretReferences=["key-a"])
+    child = policy_for(ORIGIN, endpoint={"routes": routes}, secretReferences=["key-a"])
+    if field is None:
+        require_narrower(parent, child)
+    else:
+        with pytest.raises(NotAuthorized) as refusal:
+            require_narrower(parent, child)
+        assert refusal.value.field == field
 
 
 def test_a_child_endpoint_cannot_move() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from tasc_collector.contracts.http_limits import HttpLimits
 from tasc_collector.contracts.network_extension import NetworkExtension
@@ -25,6 +28,17 @@ def play(peer: Peer) -> None:
     peer.read_request()
     peer.send(answer())
     peer.fin()
+
+
+def der_of(issuer: chains.Issuer) -> bytes:
+    return issuer.certificate.public_bytes(Encoding.DER)
+
+
+UNREADABLE: dict[str, Callable[[bytes], bytes]] = {
+    "version 6": lambda der: der.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020105"), 1),
+    "a time that is none": lambda der: re.sub(rb"(\x17\x0d[0-9]{8})[0-9]", rb"\g<1>9", der, count=1),
+}
+"""What makes a certificate unreadable to the parser, and readable to OpenSSL."""
 
 
 def secure_call(server: RawServer, *, host: str = chains.HOST, **changes: Any) -> Call:
@@ -113,6 +127,38 @@ def test_an_expired_certificate_with_the_pinned_key_is_refused(tmp_path: Path) -
     with RawServer(play, tls=chains.Chain(leaf).server_context(tmp_path)) as server:
         done = secure_call(server, tls=TlsSettings(spki_pin=leaf.spki_pin))
     assert (done.result.state, done.result.code) == (DispatchState.NOT_SENT, Code.TLS_PIN_MISMATCH)
+
+
+def test_a_short_key_is_refused_though_it_is_the_pinned_one(tmp_path: Path) -> None:
+    leaf = chains.issue("anything", None, rsa_bits=1024)
+    with RawServer(play, tls=chains.Chain(leaf).server_context(tmp_path)) as server:
+        done = secure_call(server, tls=TlsSettings(spki_pin=leaf.spki_pin))
+    assert (done.result.state, done.result.code) == (DispatchState.NOT_SENT, Code.TLS_PIN_MISMATCH)
+
+
+@pytest.mark.parametrize("name", sorted(UNREADABLE))
+def test_a_certificate_that_cannot_be_read_is_not_the_pinned_one(name: str, tmp_path: Path) -> None:
+    """OpenSSL hands it over, and a stricter parser raises: that is a refusal, and no exception of the parser's."""
+    leaf = chains.issue("anything", None)
+    path = tmp_path / "server.pem"
+    path.write_text(leaf.key_pem + ssl.DER_cert_to_PEM_cert(UNREADABLE[name](der_of(leaf))))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    with RawServer(play, tls=context) as server:
+        done = secure_call(server, tls=TlsSettings(spki_pin=leaf.spki_pin))
+    assert (done.result.state, done.result.code) == (DispatchState.NOT_SENT, Code.TLS_PIN_MISMATCH)
+    assert server.requests == []
+
+
+def test_ciphers_and_their_strength_are_named_here_and_not_by_a_file_of_the_machine() -> None:
+    context = context_for(TlsSettings())
+    assert context.security_level == 2
+    ciphers = context.get_ciphers()
+    assert {cipher["name"].partition("-")[0] for cipher in ciphers if cipher["protocol"] != "TLSv1.3"} <= {
+        "ECDHE",
+        "DHE",
+    }
+    assert min(cipher["strength_bits"] for cipher in ciphers) >= 128
 
 
 def test_a_client_certificate_is_presented_where_there_is_one(tmp_path: Path) -> None:

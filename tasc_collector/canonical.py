@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -34,38 +33,35 @@ def _is_plain_fraction(number: float) -> bool:
     return 1e-3 <= abs(number) < 1e15 and not number.is_integer()
 
 
-class _Fast(Enum):
-    """How far orjson's sorted output is from RFC 8785."""
-
-    SAME = "same"
-    FLOATS = "floats"  # but for floats that each writes in a form of its own
-    NO = "no"
+_SAME, _FLOATS, _OTHER = range(3)
+"""How far orjson's sorted output is from RFC 8785: the same, the same but for floats that each writes in a form of its own,
+or something else.
+"""
 
 
-def _fast(value: JsonValue) -> _Fast:
-    """Whether orjson can write a value that it has taken.
+def _fast(value: JsonValue) -> int:
+    """Whether orjson can write a value that it has taken: ``_SAME``, ``_FLOATS`` or ``_OTHER``.
 
     orjson sorts keys by code point; RFC 8785 by UTF-16 unit. They differ only where a key has a character above U+D7FF.
     The walk visits containers only and leaves their scalars to C: in Python it would cost more than the encoding.
-
-    Raises:
-        TypeError: a key is no text.
     """
-    found = _Fast.SAME
+    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())):  # most records of a journal
+        return _SAME if "".join(value).isascii() else _OTHER
+    found = _SAME
     left: list[Any] = [value]  # Any: type() below tells what it is
     while left:
         item = left.pop()
         kind = type(item)
         if kind is dict:
             if not "".join(item).isascii():
-                return _Fast.NO
+                return _OTHER
             item = item.values()
         elif kind is not list and kind is not tuple:
             if kind is float:
                 if not _is_plain_fraction(item):
-                    found = _Fast.FLOATS
+                    found = _FLOATS
             elif kind not in _PLAIN:
-                return _Fast.NO
+                return _OTHER
             continue
         if not _PLAIN.issuperset(map(type, item)):
             left += [member for member in item if type(member) not in _PLAIN]
@@ -105,16 +101,16 @@ def canonical_bytes(value: JsonValue) -> bytes:
     Raises:
         InputError: the value is not JSON, has an integer beyond 2^53-1, a non-finite number or a lone surrogate.
     """
-    with suppress(
-        TypeError
-    ):  # what the fast encoder refuses, or a value without an end, is for the careful one to judge
+    try:
         data = orjson.dumps(value, option=_ORJSON)
         found = _fast(value)
-        if found is _Fast.SAME:
-            return data
-        if found is _Fast.FLOATS:
-            with suppress(ValueError):
-                return orjson.dumps(_written(value), option=_ORJSON)
+    except TypeError:  # what the fast encoder refuses, or a value without an end, is for the careful one to judge
+        found = _OTHER
+    if found == _SAME:
+        return data
+    if found == _FLOATS:
+        with suppress(ValueError):
+            return orjson.dumps(_written(value), option=_ORJSON)
     with suppress(TypeError, ValueError, RecursionError):
         return rfc8785.dumps(value)
     # not raised within: the encoder's own error holds the value

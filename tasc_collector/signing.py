@@ -6,7 +6,8 @@ Rules:
    signature for one purpose is worth nothing for another.
 2. A public key is canonical SPKI DER in unpadded base64url and not one of the 14 encodings of low-order points; a y
    coordinate of 2^255-19 or more is not canonical. The library below accepts both; under a low-order key one signature
-   verifies for many messages (RFC 8032 5.1.7; Chalkias et al., "Taming the many EdDSAs").
+   verifies for many messages (RFC 8032 5.1.7; Chalkias et al., "Taming the many EdDSAs"). A private key is PKCS #8 DER of
+   the one form that OpenSSL and we write.
 3. A signature is 64 bytes, canonical unpadded base64url; s must be reduced, which the library checks.
 """
 
@@ -17,15 +18,8 @@ import binascii
 from dataclasses import dataclass, field
 from typing import Self
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_der_private_key,
-)
 
 from tasc_collector.canonical import JsonValue, canonical_bytes
 from tasc_collector.errors import SignatureError
@@ -33,6 +27,8 @@ from tasc_collector.errors import SignatureError
 _FIELD_PRIME = 2**255 - 19
 _SPKI_PREFIX = bytes.fromhex("302a300506032b6570032100")
 """DER of an Ed25519 SubjectPublicKeyInfo up to the 32 key bytes (RFC 8410)."""
+_PKCS8_PREFIX = bytes.fromhex("302e020100300506032b657004220420")
+"""DER of an Ed25519 PrivateKeyInfo up to the 32 key bytes (RFC 8410 7), without attributes or public key."""
 _LOW_ORDER_Y = frozenset(
     int.from_bytes(bytes.fromhex(encoding), "little")
     for encoding in (
@@ -128,24 +124,24 @@ class SigningKey:
             SignatureError: not that; the text is never shown.
         """
         try:
-            key: object = load_der_private_key(decode_b64u(text), password=None)
-        except (SignatureError, ValueError, TypeError, UnsupportedAlgorithm):
-            key = None  # nothing of the library's message may be shown
-        if not isinstance(key, Ed25519PrivateKey):
+            der = decode_b64u(text)
+        except SignatureError:
+            der = b""
+        if not der.startswith(_PKCS8_PREFIX) or len(der) != len(_PKCS8_PREFIX) + 32:
             raise SignatureError(
                 "not an Ed25519 private key (PKCS #8 DER in base64url)",
                 way_out="write the key file again with `tasc keys`",
             )
-        return cls(key)
+        return cls(Ed25519PrivateKey.from_private_bytes(der[len(_PKCS8_PREFIX) :]))
 
     def to_pkcs8(self) -> str:
         """PKCS #8 DER in unpadded base64url, for a key file. Never log it."""
-        return encode_b64u(self._key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+        return encode_b64u(_PKCS8_PREFIX + self._key.private_bytes_raw())
 
     @property
     def public_key(self) -> PublicKey:
         """The public half."""
-        return PublicKey(self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
+        return PublicKey(self._key.public_key().public_bytes_raw())
 
     def sign_bytes(self, message: bytes) -> bytes:
         """The 64-byte signature over ``message``."""

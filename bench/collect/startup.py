@@ -26,8 +26,10 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_GOAL, MEMORY_GOAL_MB = 0.5, 60
 CHILD = """
-import resource, sys
+import os, resource, sys
 from pathlib import Path
+from tasc_collector.startup import begin_process
+begin_process(os.environ)
 from tests.support.run_contexts import Setup, run_context
 from tasc_collector.shadow.runner import run_blocking
 origin = "http://127.0.0.1:" + sys.argv[1]

@@ -35,7 +35,7 @@ def _instant(text: str) -> str:
 def _trimmed(text: str) -> str:
     if text != text.strip().strip("\ufeff"):
         raise ValueError("no white space at either end")
-    if len(text.encode("utf-16-le", "surrogatepass")) > 2 * 256:
+    if not text.isascii() and len(text.encode("utf-16-le", "surrogatepass")) > 2 * 256:
         raise ValueError("at most 256 UTF-16 units")
     return text
 

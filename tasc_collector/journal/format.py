@@ -231,7 +231,7 @@ class RecordMac:
         InputError: the key is too short.
     """
 
-    __slots__ = ("_inner", "_outer")
+    __slots__ = ("_new_inner", "_new_outer")
 
     def __init__(self, key: bytes, binding: Binding) -> None:
         if len(key) < KEY_MIN_BYTES:
@@ -242,14 +242,14 @@ class RecordMac:
             )
         block = (hashlib.sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
         front = RECORD_MAC_PREFIX + canonical_bytes(binding.to_json()) + b"\0"
-        self._inner = hashlib.sha256(block.translate(_INNER_PAD) + front)
-        self._outer = hashlib.sha256(block.translate(_OUTER_PAD))
+        self._new_inner = hashlib.sha256(block.translate(_INNER_PAD) + front).copy
+        self._new_outer = hashlib.sha256(block.translate(_OUTER_PAD)).copy
 
     def __call__(self, content: bytes) -> bytes:
         """MAC of a record's bytes up to its MAC field."""
-        inner = self._inner.copy()
+        inner = self._new_inner()
         inner.update(content)
-        outer = self._outer.copy()
+        outer = self._new_outer()
         outer.update(inner.digest())
         return outer.digest()
 

@@ -26,7 +26,7 @@ from typing import Self
 from tasc_collector import limits
 from tasc_collector.canonical import JsonValue, canonical_bytes
 from tasc_collector.errors import InputError, JournalFailed
-from tasc_collector.journal.committer import Commit, Committer, Reservation
+from tasc_collector.journal.committer import Committer, Reservation
 from tasc_collector.journal.filesystem import FileSystem, FilesystemTrust, FilesystemVerdict, OsFileSystem
 from tasc_collector.journal.format import (
     SEAL_NAME,
@@ -180,7 +180,9 @@ class Journal:
         sequence, commit = self._committer.put(
             kind, trace_id, canonical_bytes(body), reservation, asyncio.get_running_loop()
         )
-        await _committed(commit)
+        failure = await commit if commit is not None else None
+        if failure is not None:
+            raise journal_failed(failure)
         return sequence
 
     def append_sync(
@@ -225,7 +227,9 @@ class Journal:
             JournalFailed: rule 5.
         """
         _, commit = self._committer.join(asyncio.get_running_loop())
-        await _committed(commit)
+        failure = await commit if commit is not None else None
+        if failure is not None:
+            raise journal_failed(failure)
 
     def flush_sync(self) -> None:
         """``flush`` for a thread without an event loop."""
@@ -305,12 +309,6 @@ class Journal:
             failure = failure or error_name(error)
         if failure is not None:
             raise journal_failed(failure)
-
-
-async def _committed(commit: Commit | None) -> None:
-    failure = await commit if commit is not None else None
-    if failure is not None:
-        raise journal_failed(failure)
 
 
 def _recover(

@@ -60,6 +60,10 @@ class RunContext:
     grow_bytes: int = JOURNAL_GROW_BYTES
     look: Look | None = None
     look_every_s: float = STANDING_LOOK_EVERY_S
+    _dates: _Dates = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_dates", _Dates(self.clock))
 
     @property
     def plan(self) -> CollectionPlan:
@@ -84,5 +88,28 @@ class RunContext:
         return self.plan.target(profile_id)
 
     def wall_ms(self) -> int:
-        """The wall clock in milliseconds since 1970."""
-        return self.clock.wall_ns() // 1_000_000
+        """What a record of this run is dated with, in milliseconds since 1970.
+
+        It is the wall clock as long as that goes forward. Where somebody sets it back, the run goes on at the pace of the
+        monotonic clock: nothing is dated before what came earlier, before the window's start, or sent after its end.
+        """
+        return self._dates.now_ns() // 1_000_000
+
+
+class _Dates:
+    """A wall clock that is never set back.
+
+    The wall clock is read before the monotonic one, so that a pause between the two readings does not carry it ahead.
+    """
+
+    __slots__ = ("_clock", "_monotonic_ns", "_wall_ns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._wall_ns, self._monotonic_ns = clock, clock.wall_ns(), clock.now_ns()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970."""
+        wall_ns, monotonic_ns = self._clock.wall_ns(), self._clock.now_ns()
+        self._wall_ns = max(wall_ns, self._wall_ns + monotonic_ns - self._monotonic_ns)
+        self._monotonic_ns = monotonic_ns
+        return self._wall_ns

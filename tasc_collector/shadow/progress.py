@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 NANOSECOND = 1_000_000_000
+STARTS_IN = "starts in s"
+"""State of a run that waits for its window: the seconds left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,25 +25,27 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 from tasc_collector.canonical import JsonValue
-from tasc_collector.contracts import attempt, envelope, fault, identities, persistence
+from tasc_collector.contracts import fault, identities, persistence
 from tasc_collector.contracts.base import build_schemas
+from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.fault import FaultReason
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.errors import DispatchState, NotAuthorized, TascError
-from tasc_collector.journal import Journal, JournalReader, JournalSeal, RecordKind, is_sealed
+from tasc_collector.journal import Journal, JournalReader, JournalRecord, JournalSeal, RecordKind, is_sealed
 from tasc_collector.limits import START_WAIT_S
 from tasc_collector.shadow.context import RunContext
 from tasc_collector.shadow.executions import PlannedPair, pairs_of, planned_pairs
 from tasc_collector.shadow.executor import Executor
 from tasc_collector.shadow.keys import ExecutionKey
-from tasc_collector.shadow.ledger import FINAL, Ledger, Stage, fold
+from tasc_collector.shadow.ledger import FINAL, Ledger, Stage
 from tasc_collector.shadow.preflight import preflight
-from tasc_collector.shadow.progress import Progress, Snapshot
+from tasc_collector.shadow.progress import STARTS_IN, Progress, Snapshot
+from tasc_collector.shadow.reading import told
 from tasc_collector.shadow.scheduler import Lane, StopSignal, drain, run_pairs
 from tasc_collector.shadow.standing import Standing
 
@@ -114,21 +116,22 @@ async def run_window(
     """The run itself; see the rules of this module and ``run_blocking``."""
     planned = list(planned_pairs(context.plan, context.declaration, context.case_set))
     if is_sealed(context.folder, fs=context.fs):
-        return _sealed_result(context, planned)
+        return _sealed_result(context, planned, show, show_every_s)
     send = send and not _over(context)
     if send:
         preflight(context, planned)
         await _wait_for_start(context, stop, show, len(planned) * len(context.plan.targets))
     ledger = Ledger()
-    journal = Journal.open(
-        context.folder,
-        context.binding,
-        context.journal_key,
-        fs=context.fs,
-        on_record=ledger.apply,
-        segment_bytes=context.segment_bytes,
-        grow_bytes=context.grow_bytes,
-    )
+    with _reading(context, ledger, planned, show, show_every_s) as on_record:
+        journal = Journal.open(
+            context.folder,
+            context.binding,
+            context.journal_key,
+            fs=context.fs,
+            on_record=on_record,
+            segment_bytes=context.segment_bytes,
+            grow_bytes=context.grow_bytes,
+        )
     try:
         resumed = journal.records > 0
         progress = Progress(len(planned) * len(context.plan.targets), show, context.clock.now_ns, show_every_s)
@@ -149,7 +152,7 @@ async def run_window(
             ledger.note(RecordKind.ADMISSION, "", admission, sequence)
             await _finish_earlier(context, ledger, executor, elsewhere)
             if send and not _over(context) and not stop.requested:
-                await _send(context, planned, executor, stop, lanes)
+                await _send(context, planned, ledger, executor, stop, lanes)
             progress.tick(force=True)
             standing.require_readable()
             reason = standing.over or _window_over(context, stop)
@@ -185,7 +188,7 @@ async def _wait_for_start(context: RunContext, stop: StopSignal, show: Callable[
             way_out=f"run the command again at {declaration.event_time_start_inclusive}",
         )
     while left_s > 0 and not stop.requested:
-        show(Snapshot(0, total, 0, {"starts in s": max(round(left_s), 1)}, 0.0))
+        show(Snapshot(0, total, 0, {STARTS_IN: max(round(left_s), 1)}, 0.0))
         await stop.wait(min(left_s, 1.0))
         left_s = (start - context.wall_ms()) / 1000
 
@@ -217,10 +220,16 @@ async def _finish_earlier(context: RunContext, ledger: Ledger, executor: Executo
 
 
 async def _send(
-    context: RunContext, planned: list[PlannedPair], executor: Executor, stop: StopSignal, lanes: dict[str, Lane]
+    context: RunContext,
+    planned: list[PlannedPair],
+    ledger: Ledger,
+    executor: Executor,
+    stop: StopSignal,
+    lanes: dict[str, Lane],
 ) -> None:
     """Rule 5."""
-    build_schemas(attempt, envelope, fault, identities, persistence)
+    build_schemas(fault, identities, persistence)
+    TraceEnvelope.model_rebuild()  # its parts are read with it, never alone
     plan = context.plan
     for index in range(plan.warm_up_calls_per_profile):
         await drain([asyncio.create_task(executor.warm_up(profile_id, index)) for profile_id in lanes], stop)
@@ -234,6 +243,15 @@ async def _send(
         stop=stop,
         arrivals=context.arrivals,
         closes_ns=context.clock.now_ns() + left_ms * 1_000_000,
+        finished=lambda pair: _nothing_left(ledger, pair.planned),
+    )
+
+
+def _nothing_left(ledger: Ledger, pair: PlannedPair) -> bool:
+    """Whether nothing of a pair may be sent any more: each execution is final, or may have been sent."""
+    return all(
+        (found := ledger.executions.get(key)) is not None and (found.stage in FINAL or found.stage is Stage.LEASED)
+        for key in pair.executions()
     )
 
 
@@ -298,9 +316,24 @@ def _result(
     return RunResult(status, len(keys), dict(_states(ledger, planned)), dict(reasons), sent, resumed, reason, seal)
 
 
-def _sealed_result(context: RunContext, planned: list[PlannedPair]) -> RunResult:
-    reader = JournalReader(context.folder, context.binding, context.journal_key, context.fs)
-    ledger = fold(reader.records())
+def _reading(
+    context: RunContext,
+    ledger: Ledger,
+    planned: list[PlannedPair],
+    show: Callable[[Snapshot], None],
+    every_s: float,
+) -> AbstractContextManager[Callable[[JournalRecord], None]]:
+    total = len(planned) * len(context.plan.targets)
+    return told(ledger.apply, total, show=show, now_ns=context.clock.now_ns, every_s=every_s)
+
+
+def _sealed_result(
+    context: RunContext, planned: list[PlannedPair], show: Callable[[Snapshot], None], show_every_s: float
+) -> RunResult:
+    reader, ledger = JournalReader(context.folder, context.binding, context.journal_key, context.fs), Ledger()
+    with _reading(context, ledger, planned, show, show_every_s) as each:
+        for record in reader.records():
+            each(record)
     return _result("complete", ledger, planned, 0, resumed=True, reason="", seal=reader.seal)
 
 

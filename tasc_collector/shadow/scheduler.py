@@ -6,7 +6,8 @@ Rules:
    never across the window, so that a slow profile does not delay another pair's clock.
 2. A closed load keeps a fixed number of pairs in flight. An open load starts pairs on a schedule that does not wait for
    answers; a pair that must wait for a free place is *queued since its scheduled time* (no coordinated omission). It waits for
-   no arrival that comes after the window's end.
+   no arrival that comes after the window's end. A resume takes the schedule up at the first pair that is not finished, and
+   waits for no arrival of one that is.
 3. A lane is one endpoint; it runs at most its width of calls at once. Waiting for it is queue time.
 4. ``serial`` runs the profiles of a pair one after the other, ``overlap`` all at once.
 5. After ``stop.requested`` nothing new starts; what runs is awaited to its own deadline. A cancellation of the run is such
@@ -91,6 +92,7 @@ async def run_pairs(
     stop: StopSignal,
     arrivals: Sequence[float] | None = None,
     closes_ns: int = _NEVER_NS,
+    finished: Callable[[Pair], bool] = lambda _: False,
 ) -> None:
     """Run every pair under the load model, until done or stopped.
 
@@ -103,6 +105,7 @@ async def run_pairs(
         stop: stops new starts.
         arrivals: offsets in seconds of a trace file, for arrival ``trace``.
         closes_ns: instant on the monotonic clock from which no pair of an open load is started.
+        finished: whether an earlier run left nothing of a pair to do.
     """
     source = iter(pairs)
     if isinstance(load, ClosedLoad):
@@ -111,7 +114,9 @@ async def run_pairs(
             stop,
         )
     else:
-        await _open(source, load, isolation, run_one, now_ns, stop, arrivals, closes_ns)
+        schedule = zip(source, arrival_offsets(load, arrivals), strict=False)
+        left = ((pair, offset) for pair, offset in schedule if not finished(pair))
+        await _open(left, load, isolation, run_one, now_ns, stop, closes_ns)
 
 
 async def _worker(
@@ -141,17 +146,16 @@ async def _pair(
 
 
 async def _open(
-    source: Iterator[Pair],
+    schedule: Iterator[tuple[Pair, float]],
     load: OpenLoad,
     isolation: str,
     run_one: RunOne,
     now_ns: Callable[[], int],
     stop: StopSignal,
-    arrivals: Sequence[float] | None,
     closes_ns: int,
 ) -> None:
     places = asyncio.Semaphore(load.maximum_concurrency)
-    origin = now_ns()
+    origin: int | None = None
     running: set[asyncio.Task[None]] = set()
     cancelled: asyncio.CancelledError | None = None
 
@@ -169,8 +173,10 @@ async def _open(
             running.discard(task)  # what did not end well stays for the drain to raise
 
     try:
-        for pair, offset in zip(source, arrival_offsets(load, arrivals), strict=False):
-            due = origin + int(offset * NANOSECOND)
+        for pair, offset in schedule:
+            offset_ns = int(offset * NANOSECOND)
+            origin = now_ns() - offset_ns if origin is None else origin
+            due = origin + offset_ns
             if await stop.wait((min(due, closes_ns) - now_ns()) / NANOSECOND) or due >= closes_ns:
                 break
             task = asyncio.create_task(start(pair, due))

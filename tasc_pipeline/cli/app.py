@@ -6,6 +6,7 @@ the command does not use. ``MODULES`` therefore says what each module registers,
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import Final
 
 import typer
 
+from tasc_collector.startup import begin_process
 from tasc_pipeline.cli.common import EXIT_USAGE, run_guarded
 
 MODULES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -109,6 +111,7 @@ def _root() -> None:
 
 def main() -> None:
     """Entry point of the ``tasc`` command."""
+    begin_process(os.environ)
     word = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     command = typer.main.get_command(build(word))
     code = run_guarded(lambda: _run(command))

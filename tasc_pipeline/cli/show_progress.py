@@ -1,4 +1,5 @@
-"""Progress in the terminal: a live line on a terminal, a plain line every 15 seconds elsewhere.
+"""Progress in the terminal: a live line on a terminal, a plain line every 15 seconds elsewhere, and one at once where a
+run begins to wait for its window.
 
 The plain line comes from a thread of its own, so that it comes while one step of the work takes longer than that.
 """
@@ -9,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tasc_collector.shadow.progress import Snapshot
+from tasc_collector.shadow.progress import STARTS_IN, Snapshot
 from tasc_pipeline.cli.common import err
 from tasc_pipeline.steps.watch import Unfinished, watching
 
@@ -49,11 +50,20 @@ def terminal_progress() -> Iterator[Callable[[Snapshot], None]]:
                 waited = f"  (nothing new for {quiet_s:.0f} s)" if quiet_s >= PLAIN_EVERY_S else ""
                 console.print(line_of(snapshot) + waited, markup=False)
 
+    said_wait = False
+
+    def tell(snapshot: Snapshot) -> None:
+        nonlocal said_wait
+        unfinished.tell(snapshot)
+        if STARTS_IN in snapshot.states and not said_wait:
+            said_wait = True
+            console.print(line_of(snapshot), markup=False)
+
     speaker = threading.Thread(target=speak, name="progress", daemon=True)
     speaker.start()
     try:
-        with watching(unfinished.tell):
-            yield unfinished.tell
+        with watching(tell):
+            yield tell
     finally:
         ended.set()
         speaker.join()

@@ -148,7 +148,7 @@ def both(show: Show, every_s: float, terminal_every_s: float) -> tuple[Show, flo
 
     def shown(snapshot: Snapshot) -> None:
         watcher(snapshot)
-        if snapshot.elapsed_s - last[0] >= every_s:
+        if not 0 <= snapshot.elapsed_s - last[0] < every_s:  # less than before: the next piece of work
             last[0] = snapshot.elapsed_s
             show(snapshot)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import itertools
 import signal
 from collections import Counter
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tasc_collector.contracts.protocol import RouteSignalDefinition
+from tasc_collector.contracts.scalars import timestamp_ms
 from tasc_collector.errors import DigestMismatch, InputError, JournalFailed, JournalFull, JournalLocked, NotAuthorized
 from tasc_collector.journal import Journal, RecordKind
 from tasc_collector.journal.lock import Owner
@@ -338,6 +340,24 @@ def test_a_wall_clock_that_is_set_bends_no_duration_and_breaks_no_envelope(step_
     assert all(marks["lastByteNs"] < 10**9 for marks in drafts)
 
 
+def test_a_wall_clock_that_is_set_back_takes_no_trace_out_of_its_window_and_no_end_from_it() -> None:
+    server, clock = MemoryServer(), SteppedClock(0)
+    context = memory_run(server, setup=window(starts_ms=-1_000, ends_ms=2_000, plan=ONE_AT_A_TIME), clock=clock)
+    connects = itertools.count()
+
+    def before_the_second(name: str) -> None:
+        if name == "net-connect" and next(connects) == 1:
+            clock.__init__(-1_800_000)  # type: ignore[misc]  # somebody sets the clock
+
+    server.__init__(before_the_second)  # type: ignore[misc]  # the same server
+    assert run(context).states == {"success": 6}
+    start = context.declaration.event_time_start_inclusive
+    assert all(start <= envelope.attempts[0].observer_timings.started_at for envelope in envelopes(context))
+    end_ms = timestamp_ms(context.declaration.event_time_end_exclusive)
+    left_ns = (end_ms - context.wall_ms()) * 1_000_000
+    assert 0 < left_ns < 2_000_000_000, "the window ends when it was said to end"
+
+
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
@@ -499,6 +519,15 @@ def test_an_open_load_follows_the_plans_trace_and_no_other() -> None:
         run(memory_run(server, setup=window(plan={"load_model": short}), arrivals=arrivals[:2]))
     assert server.connects == 0
     assert run(dataclasses.replace(context, arrivals=arrivals)).states == {"success": 6}
+
+
+def test_a_resumed_open_load_sends_what_is_left_without_waiting_for_what_is_done() -> None:
+    arrivals, server = (0.0, 0.001, 1_000.0), MemoryServer()
+    load = {"kind": "open", "arrival": "trace", "trace_digest": arrivals_digest(arrivals), "maximum_concurrency": 8}
+    context = memory_run(server, setup=window(plan={"load_model": load}), arrivals=arrivals)
+    part = dataclasses.replace(context, cases=context.cases[:2])
+    assert run(part).states == {"success": 4, "pending": 2}
+    assert run(context).states == {"success": 6} and set(server.sent.values()) == {1}
 
 
 def test_a_cancelled_open_load_writes_the_answers_that_it_had_asked_for() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -156,6 +157,31 @@ def test_a_failure_ends_an_open_loads_wait_for_the_next_arrival_and_drains() -> 
     asyncio.run(check())
     assert ended == ["b"], "the call that was in flight, and none after the failure"
     assert stop.reason == "failed"
+
+
+def test_a_resumed_open_load_waits_for_no_arrival_of_a_finished_pair() -> None:
+    queued: dict[str, int] = {}
+    first_of_the_rest = pairs(6)[3]
+
+    async def run_one(pair: Pair, profile: str, queued_ns: int) -> None:
+        queued[pair.case.case_id] = queued_ns
+        await asyncio.sleep(0)
+
+    asyncio.run(
+        run_pairs(
+            pairs(6),
+            TRACE,
+            "overlap",
+            run_one,
+            now_ns=time.monotonic_ns,
+            stop=StopSignal(),
+            arrivals=(0.0, 1_000.0, 2_000.0, 3_000.0, 3_000.01, 3_000.04),
+            finished=lambda pair: pair.case.case_id < first_of_the_rest.case.case_id,
+        )
+    )
+    first, second, third = (queued[name] for name in ("case-00004", "case-00005", "case-00006"))
+    assert len(queued) == 3
+    assert (second - first, third - first) == (10_000_000, 40_000_000), "the trace's own distances"
 
 
 def test_an_open_load_waits_for_no_arrival_after_the_windows_end() -> None:

@@ -16,10 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.warehouse import synthetic
 from tasc_collector.signing import SigningKey
-from tasc_pipeline.warehouse.compaction import COMPACT_AFTER, compact_due
+from tasc_pipeline.warehouse.compaction import compact_due
 from tasc_pipeline.warehouse.database import build_views, connect
 from tasc_pipeline.warehouse.manifests import window_keys
 from tasc_pipeline.warehouse.publish import ManifestSigner, publish
+
+A_DAY = 256
+"""Windows after which a day is taken to have passed: the clock that deletes what was replaced goes on."""
 
 
 def now() -> datetime:
@@ -55,9 +58,10 @@ def main() -> None:
         for number in range(words.windows):
             rows = synthetic.traces(number, words.rows)
             publish(home / "warehouse", "traces", synthetic.window_key(number), rows, sign=signer, clock=now)
-            if not words.never_compact and number % COMPACT_AFTER == COMPACT_AFTER - 1:
+            if not words.never_compact:
                 compact_due(home / "warehouse", sign=signer, clock=now)
-                build_views(home, clock=lambda: now() + timedelta(hours=25))
+                if number % A_DAY == A_DAY - 1:
+                    build_views(home, clock=lambda: now() + timedelta(hours=25))
         print(f"{words.windows} windows published, {1000 * (time.perf_counter() - start) / words.windows:.1f} ms each")
         measure("all windows", home)
 

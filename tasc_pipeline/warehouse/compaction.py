@@ -1,35 +1,44 @@
-"""Many windows' parts into few large ones, in memory of one row group.
+"""Many small parts into few large ones, so that a query opens few files whatever the number of windows.
 
-Windows are concatenated in order of their key; each part is sorted already and ``window_key`` leads every sort order,
-so the result is sorted and no merge is needed. Old parts are retired and stay 24 hours; what a window publishes
-meanwhile or afterwards counts instead of the compacted rows, so the table's lock is held only as in ``publish``.
+To open a part costs a query about a millisecond, as much as reading some 20,000 rows of it. Rules:
+
+1. A part of ``large_rows`` or more is never written again: opening it is a small share of reading it.
+2. A smaller part is of tier n if it holds at least 4 ** n windows, tier 0 being a window's own. When a tier has
+   ``FAN_IN`` parts, they are merged in order of their windows, until the merged part is large; all of them together are of
+   a higher tier. So of N windows there are at most 3 small parts in each of log4(N) + 1 tiers, and a row is written again
+   at most that often.
+3. One call merges tables in turn, each until nothing is due or ``large_rows`` are written again: less than three times as
+   many, whatever waits. A later call goes on.
+4. Parts of an older schema version stay as they are; views read them beside the others.
+5. A table is compacted by one process at a time, and by one that comes meanwhile not at all. Otherwise rows that were
+   read before a window was published again could be merged after its new ones.
+6. The merged part is published like any other: bytes, name, manifest. What it replaces is retired then and stays 24
+   hours. A process that ends between leaves both; the merged part counts, and the next merge retires the others.
+7. What a window publishes meanwhile or afterwards counts instead of its merged rows.
+
+Every source is sorted and ``window_key`` leads every sort order, so rows are taken window by window, in memory of a few row
+groups. The table's lock is held only as in ``publish``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import fcntl
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasc_collector.canonical import digest
-from tasc_collector.contracts.part_manifest import CompactedManifest, CoveredWindow
+from tasc_collector.contracts.part_manifest import CompactedManifest
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError
 from tasc_pipeline.warehouse.columns import Table
 from tasc_pipeline.warehouse.disk import Disk
-from tasc_pipeline.warehouse.manifests import (
-    COMPACTED,
-    PublicKeys,
-    Source,
-    Watch,
-    compacted_groups,
-    published,
-    unwatched,
-    window_folders,
-)
-from tasc_pipeline.warehouse.parquet import check_bytes, row_group_rows
+from tasc_pipeline.warehouse.errors import PartCorruptError
+from tasc_pipeline.warehouse.manifests import COMPACTED, PublicKeys, Published, Source, Watch, published, unwatched
+from tasc_pipeline.warehouse.parquet import check_bytes, is_all, row_group_rows
 from tasc_pipeline.warehouse.publish import (
     MANIFEST,
     WINDOW_FOLDER,
@@ -37,14 +46,47 @@ from tasc_pipeline.warehouse.publish import (
     ManifestSigner,
     locked,
     new_part,
+    read_retired,
     retire,
     writing,
 )
 from tasc_pipeline.warehouse.schemas import TABLES, get_table
 
-COMPACT_AFTER = 256
-"""Windows with parts of their own after which a table is compacted: opening 256 files costs a query tens of
-milliseconds, and a study of hourly windows reaches them every eleventh day."""
+FAN_IN = 4
+"""Parts of one tier that are merged: a warehouse of 20,000 windows has at most 24 small parts in a table. With 8 it could
+have 35 and would write each row two thirds as often."""
+LARGE_GROUPS = 4
+"""Full row groups from which a part is large."""
+
+
+def large_rows(table: Table) -> int:
+    """Rows from which a part of a table is never written again."""
+    return LARGE_GROUPS * row_group_rows(table)
+
+
+def due(parts: Sequence[Source], *, large: int) -> tuple[Source, ...]:
+    """The parts that are to be merged next, in order of their windows (rules 1 and 2); none where no tier is full.
+
+    Args:
+        parts: all that hold rows which count, of one schema version.
+        large: rows from which a part is large.
+    """
+    tiers: dict[int, list[Source]] = {}
+    for part in sorted((part for part in parts if part.rows < large), key=lambda part: part.covers[0].window_key):
+        tiers.setdefault(_tier(len(part.covers) - len(part.without)), []).append(part)
+    full = min((tier for tier, held in tiers.items() if len(held) >= FAN_IN), default=None)
+    if full is None:
+        return ()
+    taken: list[Source] = []
+    for part in tiers[full]:
+        taken.append(part)
+        if sum(each.rows for each in taken) >= large:
+            break
+    return tuple(taken)
+
+
+def _tier(windows: int) -> int:
+    return 0 if windows < FAN_IN else 1 + _tier(windows // FAN_IN)
 
 
 def compact_due(
@@ -52,32 +94,40 @@ def compact_due(
     *,
     sign: ManifestSigner,
     clock: Clock,
-    after: int = COMPACT_AFTER,
     keys: PublicKeys | None = None,
     watch: Watch | None = None,
 ) -> tuple[str, ...]:
-    """Compact every table that has ``after`` or more windows with parts of their own; names those tables.
+    """Merge what is due in every table, as much as one call does (rules 2 and 3); names the tables that it changed.
 
-    Parts of an older schema version stay as they are: views read them beside the new ones. Cheap where nothing is due: it
-    counts folders, and reads manifests only where there are as many of them. Call it after publication and before
-    ``build_views``. ``watch`` is told the rows of each table, see ``compact``.
+    Where fewer than ``FAN_IN`` parts came since, names of files tell and nothing is read. Call it after publication and
+    before ``build_views``.
+
+    Args:
+        root: the warehouse folder.
+        sign: signs the manifests.
+        clock: tells when the old parts were retired.
+        keys: collector keys; signatures of the manifests read are verified where given.
+        watch: told what is compacted and how many rows there are; gives a function for the rows done since.
 
     Raises:
-        As ``compact``.
+        PartCorruptError: a part is not what its manifest lists; what was published still stands.
+        WarehouseError: the disk refused; what was published still stands.
     """
-    due = []
+    changed = []
     for table in TABLES:
-        covered = {item.window_key for _, group in compacted_groups(root, table, keys=keys) for item in group.covers}
-        own = [key for key in window_folders(root, table) if key not in covered]
-        if len(own) >= after:
-            held, schema_id = published(root, table, keys=keys), get_table(table).schema_id
-            own = [
-                item.window_key for item in held.sources(root, table) if item.window_key and item.schema_id == schema_id
-            ]
-        if len(own) >= after:
-            compact(root, table, sign=sign, clock=clock, window_keys=own, keys=keys, watch=watch)
-            due.append(table)
-    return tuple(due)
+        if _own_parts(root / table) < FAN_IN:
+            continue
+        with _turn(root, table) as ours:
+            written = 0
+            while ours and written < large_rows(get_table(table)):
+                held, parts = _current(root, table, keys)
+                parts = due(parts, large=large_rows(get_table(table)))
+                if not parts:
+                    break
+                changed.append(table)
+                merged = _merge(root, table, held, parts, sign=sign, clock=clock, disk=Disk(), watch=watch or unwatched)
+                written += sum(part.rows for part in merged.parts)
+    return tuple(dict.fromkeys(changed))
 
 
 def compact(
@@ -86,77 +136,158 @@ def compact(
     *,
     sign: ManifestSigner,
     clock: Clock,
-    window_keys: Sequence[str] | None = None,
     keys: PublicKeys | None = None,
     disk: Disk | None = None,
     watch: Watch | None = None,
 ) -> CompactedManifest:
-    """Write one part with the rows of many windows and retire their own. Views see it after ``build_views``.
+    """Merge all parts of a table into one, large ones too. Views see it after ``build_views``.
 
     Args:
         root: the warehouse folder.
         table: name of the table.
         sign: signs the manifest.
         clock: tells when the old parts were retired.
-        window_keys: which windows; all that have parts of their own where null.
-        keys: collector keys; signatures of the manifests read are verified where given.
+        keys: as for ``compact_due``.
         disk: file operations.
-        watch: told what is compacted and how many rows there are; gives a function for the rows done since.
+        watch: as for ``compact_due``.
 
     Raises:
-        InputError: fewer than two windows have parts of their own, or one of another schema version.
+        InputError: there are fewer than two parts, or another process compacts the table.
         PartCorruptError: a part is not what its manifest lists; nothing was changed.
         WarehouseError: the disk refused; nothing was changed.
     """
-    kind, disk = get_table(table), disk or Disk()
-    with writing(f"{table} compaction"):
-        with locked(root / table):
-            held = published(root, table, keys=keys)
-        wanted = None if window_keys is None else set(window_keys)
-        sources = [
-            source
-            for source in held.sources(root, table)
-            if source.window_key is not None and (wanted is None or source.window_key in wanted)
-        ]
-        if len({source.window_key for source in sources}) < 2:
+    with _turn(root, table) as ours:
+        if not ours:
+            raise InputError("another process compacts the table", where=table, way_out="wait until it has ended")
+        held, parts = _current(root, table, keys)
+        if len(parts) < 2:
             raise InputError(
-                "fewer than two windows to compact", where=table, way_out="compact after more windows are published"
+                "fewer than two parts to compact", where=table, way_out="compact after more windows are published"
             )
-        if any(source.schema_id != kind.schema_id for source in sources):
-            raise InputError(
-                "a window's part is of an older schema version",
-                where=table,
-                way_out="materialize that window's assets again first",
-            )
-        covers = tuple(
-            CoveredWindow(window_key=source.window_key or "", sha256=source.sha256, rows=source.rows)
-            for source in sources
+        return _merge(root, table, held, parts, sign=sign, clock=clock, disk=disk or Disk(), watch=watch or unwatched)
+
+
+def _own_parts(table_folder: Path) -> int:
+    """How many windows' own parts no other part replaced, by names alone."""
+    retired = read_retired(table_folder)
+    names = (f"{path.parent.name}/{path.name}" for path in table_folder.glob(f"{WINDOW_FOLDER}*/part-*.parquet"))
+    return sum(name not in retired for name in names)
+
+
+@contextlib.contextmanager
+def _turn(root: Path, table: str) -> Iterator[bool]:
+    """Whether this process may compact the table (rule 5); it alone may until the end, and its disk's refusal is told."""
+    with writing(f"{table} compaction"), (root / table / ".compacting").open("wb") as file:
+        yield _taken(file.fileno())
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _current(root: Path, table: str, keys: PublicKeys | None) -> tuple[Published, tuple[Source, ...]]:
+    """What is published, and its parts of the current schema version."""
+    with locked(root / table):
+        held = published(root, table, keys=keys)
+    schema_id = get_table(table).schema_id
+    return held, tuple(part for part in held.sources(root, table) if part.schema_id == schema_id)
+
+
+def _merge(
+    root: Path,
+    table: str,
+    held: Published,
+    parts: Sequence[Source],
+    *,
+    sign: ManifestSigner,
+    clock: Clock,
+    disk: Disk,
+    watch: Watch,
+) -> CompactedManifest:
+    kind = get_table(table)
+    windows = sorted(
+        (window for part in parts for window in part.covers if window.window_key not in part.without),
+        key=lambda window: window.window_key,
+    )
+    tell = watch(f"compacting {table}, rows", sum(window.rows for window in windows))
+    group = digest("tasc/compacted-group/v1", [window.to_json() for window in windows])[7:15]
+    folder = root / table / COMPACTED / group
+    with new_part(root / table, f"{COMPACTED}/{group}", kind, _rows(parts, kind, tell), disk=disk) as part:
+        manifest = CompactedManifest.sign_with(
+            sign.key,
+            sign.key_id,
+            table=table,
+            schema_id=kind.schema_id,
+            covers=tuple(windows),
+            parts=(part,),
+            generation=1 + max((other.generation for _, other in held.compacted), default=0),
         )
-        group = digest("tasc/compacted-group/v1", [item.to_json() for item in covers])[7:15]
-        folder = root / table / COMPACTED / group
-        tell = (watch or unwatched)(f"compacting {table}, rows", sum(source.rows for source in sources))
-        with new_part(root / table, f"{COMPACTED}/{group}", kind, _rows(sources, kind, tell), disk=disk) as part:
-            others = compacted_groups(root, table, keys=keys)
-            manifest = CompactedManifest.sign_with(
-                sign.key,
-                sign.key_id,
-                table=table,
-                schema_id=kind.schema_id,
-                covers=covers,
-                parts=(part,),
-                generation=1 + max((other.generation for _, other in others), default=0),
-            )
-            disk.write(folder / MANIFEST, manifest.canonical())
-            now = format_timestamp(clock())
-            replaced = {f"{WINDOW_FOLDER}{source.window_key}/{source.path.name}": now for source in sources}
-            retire(root / table, replaced, disk)
+        disk.write(folder / MANIFEST, manifest.canonical())
+        now = format_timestamp(clock())
+        after = Published(held.windows, ((folder, manifest), *held.compacted))
+        replaced = [path.relative_to(root / table).as_posix() for path in after.unread(root, table)]
+        retire(root / table, dict.fromkeys(replaced, now), disk)
     return manifest
 
 
-def _rows(sources: Sequence[Source], table: Table, tell: Callable[[int], None]) -> Iterator[pa.Table]:
-    for source in sources:
-        check_bytes(source.path, source.sha256)
-        with pq.ParquetFile(source.path, page_checksum_verification=True) as part:
-            for batch in part.iter_batches(batch_size=row_group_rows(table)):
-                yield pa.Table.from_batches([batch]).cast(table.schema)
-                tell(batch.num_rows)
+def _rows(parts: Sequence[Source], table: Table, tell: Callable[[int], None]) -> Iterator[pa.Table]:
+    """Rows of every window that counts, in order of the windows; each part is open from its first window to its last."""
+    open_parts: dict[Path, _Reader] = {}
+    in_order = sorted(((window, part) for part in parts for window in part.covers), key=lambda each: each[0].window_key)
+    for window, part in in_order:
+        if part.path not in open_parts:
+            open_parts[part.path] = _Reader(part, table)
+        for rows in open_parts[part.path].take(window.rows):
+            if not is_all(rows.column("window_key"), window.window_key):
+                raise _corrupt(part.path)
+            if window.window_key not in part.without:
+                yield rows
+                tell(rows.num_rows)
+        if window is part.covers[-1]:
+            open_parts.pop(part.path).close()
+
+
+class _Reader:
+    """One part, read once from its first row to its last, with its bytes and checksums verified."""
+
+    def __init__(self, part: Source, table: Table) -> None:
+        check_bytes(part.path, part.sha256)
+        self._path = part.path
+        self._batches = _batches(part.path, table)
+        self._held = table.empty()
+
+    def take(self, rows: int) -> Iterator[pa.Table]:
+        """The next rows, in pieces of at most one row group."""
+        while rows:
+            if not self._held.num_rows:
+                self._held = next(self._batches, self._held)
+                if not self._held.num_rows:
+                    raise _corrupt(self._path)
+            piece = self._held.slice(0, rows)
+            self._held = self._held.slice(piece.num_rows)
+            rows -= piece.num_rows
+            yield piece
+
+    def close(self) -> None:
+        """Close the file."""
+        self._batches.close()
+
+
+def _batches(path: Path, table: Table) -> Generator[pa.Table, None, None]:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        if not file.schema_arrow.equals(table.schema):
+            raise _corrupt(path)
+        for batch in file.iter_batches(batch_size=row_group_rows(table)):
+            yield pa.Table.from_batches([batch]).replace_schema_metadata(table.schema.metadata)
+
+
+def _corrupt(path: Path) -> PartCorruptError:
+    return PartCorruptError(
+        "the part does not hold the rows that its manifest lists",
+        where=f"{path.parent.parent.name}/{path.parent.name}/{path.name}",
+        way_out="materialize the windows' assets again: everything here is derived from the journal",
+    )

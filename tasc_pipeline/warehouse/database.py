@@ -51,7 +51,7 @@ def connect(home: str | Path = ".tasc") -> duckdb.DuckDBPyConnection:
         raise InputError(
             "there is no warehouse here",
             where=str(home),
-            way_out="name the state folder with --home or TASC_HOME, or make one: tasc init",
+            way_out="name the state folder with TASC_HOME, or make one: tasc init",
         ) from None
     session = duckdb.connect(":memory:")
     try:

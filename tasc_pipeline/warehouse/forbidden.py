@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasc_pipeline.warehouse.errors import PartCorruptError
+from tasc_pipeline.warehouse.manifests import compacted_groups
 from tasc_pipeline.warehouse.publish import window_folder
 from tasc_pipeline.warehouse.schemas import TABLES
 
 
 def undeclared_columns(root: Path, window_key: str) -> list[str]:
-    """``table.column`` of every column that is not declared, in every part of a window, listed or not.
+    """``table.column`` of every column that is not declared, in every part of a window, listed or not, and in every
+    compacted part that covers it.
 
     Args:
         root: the warehouse folder.
@@ -28,7 +30,10 @@ def undeclared_columns(root: Path, window_key: str) -> list[str]:
     found: list[str] = []
     for table in TABLES.values():
         declared = set(table.schema.names)
-        for part in sorted(window_folder(root, table.name, window_key).glob("part-*.parquet")):
+        folders = [window_folder(root, table.name, window_key)]
+        for folder, group in compacted_groups(root, table.name):
+            folders += [folder] * any(item.window_key == window_key for item in group.covers)
+        for part in sorted(path for folder in folders for path in folder.glob("part-*.parquet")):
             try:
                 names = pq.read_schema(part).names
             except (OSError, pa.ArrowException):

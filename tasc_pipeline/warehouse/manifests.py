@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasc_collector.contracts.part_manifest import CompactedManifest, PartManifest
+from tasc_collector.contracts.part_manifest import CompactedManifest, CoveredWindow, PartManifest
 from tasc_collector.contracts.signed import SignedRecord
 from tasc_collector.errors import TascError
 from tasc_collector.signing import PublicKey
@@ -44,6 +44,8 @@ class Source:
     window_key: str | None
     """Null for a compacted part."""
     without: tuple[str, ...] = ()
+    covers: tuple[CoveredWindow, ...] = ()
+    """All windows whose rows it holds, in the order of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +68,34 @@ class Published:
             taken.update(key for key in covered if key not in without)
             if len(without) < len(covered):
                 groups += [
-                    Source(folder / part.file, manifest.schema_id, part.rows, part.sha256, None, without)
+                    Source(
+                        folder / part.file, manifest.schema_id, part.rows, part.sha256, None, without, manifest.covers
+                    )
                     for part in manifest.parts
                 ]
         own = [
-            Source(window_folder(root, table, key) / part.file, manifest.schema_id, part.rows, part.sha256, key)
+            Source(
+                window_folder(root, table, key) / part.file,
+                manifest.schema_id,
+                part.rows,
+                part.sha256,
+                key,
+                covers=(CoveredWindow(window_key=key, sha256=part.sha256, rows=part.rows),),
+            )
             for key, manifest in sorted(self.windows.items())
             if key not in taken
             for part in manifest.parts
         ]
         return (*own, *groups)
+
+    def unread(self, root: Path, table: str) -> tuple[Path, ...]:
+        """Listed parts of which no row counts: those that a compacted part replaces."""
+        read = {source.path for source in self.sources(root, table)}
+        listed = [
+            window_folder(root, table, key) / part.file for key, item in self.windows.items() for part in item.parts
+        ]
+        listed += [folder / part.file for folder, group in self.compacted for part in group.parts]
+        return tuple(path for path in listed if path not in read)
 
     def _same(self, window_key: str, sha256: str) -> bool:
         own = self.windows.get(window_key)
@@ -125,6 +145,13 @@ def window_keys(root: Path, table: str) -> tuple[str, ...]:
     return tuple(sorted(own | covered))
 
 
+def is_published(root: Path, table: str, window_key: str) -> bool:
+    """Whether the table has been published for a window, compacted or not."""
+    if (window_folder(root, table, window_key) / MANIFEST).exists():
+        return True
+    return any(item.window_key == window_key for _, group in compacted_groups(root, table) for item in group.covers)
+
+
 def read_window(root: Path, table: str, window_key: str, *, keys: PublicKeys | None = None) -> pa.Table:
     """The published rows of one table and window, as ``window_batches`` gives them."""
     return pa.concat_tables([get_table(table).empty(), *window_batches(root, table, window_key, keys=keys)])
@@ -145,11 +172,10 @@ def window_batches(root: Path, table: str, window_key: str, *, keys: PublicKeys 
             for file, part in zip(held, manifest.parts, strict=True):
                 yield from read_groups(file, kind, sha256=part.sha256)
             return
-    for folder, group in published(root, table, keys=keys).compacted:
-        if any(item.window_key == window_key for item in group.covers):
-            for part in group.parts:
-                for rows in read_groups(folder / part.file, kind, sha256=part.sha256):
-                    yield rows.filter(pc.equal(rows.column("window_key"), window_key))
+    for source in published(root, table, keys=keys).sources(root, table):
+        if window_key not in source.without and any(item.window_key == window_key for item in source.covers):
+            for rows in read_groups(source.path, kind, sha256=source.sha256, window_key=window_key):
+                yield rows.filter(pc.equal(rows.column("window_key"), window_key))
             return
     raise PartCorruptError(
         "nothing is published for this window",

@@ -113,13 +113,16 @@ def read_parquet(path: Path, table: Table, *, sha256: str | None = None) -> pa.T
     return pa.concat_tables([table.empty(), *read_groups(path, table, sha256=sha256)])
 
 
-def read_groups(path: Path, table: Table, *, sha256: str | None = None) -> Iterator[pa.Table]:
+def read_groups(
+    path: Path, table: Table, *, sha256: str | None = None, window_key: str | None = None
+) -> Iterator[pa.Table]:
     """The rows of one part a row group at a time, page checksums verified.
 
     Args:
         path: the part.
         table: whose rows it holds.
         sha256: of the whole file, checked before anything is decoded, where given.
+        window_key: leaves out row groups that hold none of its rows, where given.
 
     Raises:
         PartCorruptError: the file is missing, cut or changed, or not a part of that table.
@@ -131,9 +134,16 @@ def read_groups(path: Path, table: Table, *, sha256: str | None = None) -> Itera
             if not file.schema_arrow.equals(table.schema):
                 raise _corrupt(path, f"the part does not hold the columns of {table.schema_id}")
             for index in range(file.num_row_groups):
+                if window_key is not None and _is_outside(file.metadata.row_group(index), table, window_key):
+                    continue
                 yield file.read_row_group(index).replace_schema_metadata(table.schema.metadata)
     except (OSError, pa.ArrowException):
         raise _corrupt(path, "the part cannot be read") from None
+
+
+def _is_outside(group: pq.RowGroupMetaData, table: Table, window_key: str) -> bool:
+    held = group.column(table.schema.get_field_index("window_key")).statistics
+    return held is not None and held.has_min_max and not held.min <= window_key <= held.max
 
 
 def has_columns_of(path: Path, table: Table) -> bool:

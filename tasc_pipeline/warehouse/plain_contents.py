@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import bz2
 import gzip
 import io
+import lzma
 import sqlite3
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -35,6 +38,10 @@ class Kind(StrEnum):
     DUCKDB = "DuckDB, every table and view"
     SQLITE = "SQLite, every row, compressed values unpacked"
     GZIP = "gzip, unpacked"
+    BZIP2 = "bzip2, unpacked"
+    XZ = "xz, unpacked"
+    ZIP = "zip, every member unpacked"
+    PACKED = "packed in a way that is not unpacked here"
     PLAIN = "as it is"
 
 
@@ -47,6 +54,12 @@ _MAGIC: tuple[tuple[int, bytes, Kind], ...] = (
     (8, b"DUCK", Kind.DUCKDB),
     (0, b"SQLite format 3\0", Kind.SQLITE),
     (0, b"\x1f\x8b", Kind.GZIP),
+    (0, b"BZh", Kind.BZIP2),
+    (0, b"\xfd7zXZ\0", Kind.XZ),
+    (0, b"PK\x03\x04", Kind.ZIP),
+    (0, b"\x28\xb5\x2f\xfd", Kind.PACKED),  # zstd
+    (0, b"7z\xbc\xaf\x27\x1c", Kind.PACKED),
+    (0, b"\x04\x22\x4d\x18", Kind.PACKED),  # lz4
 )
 
 
@@ -80,7 +93,7 @@ def decoded_pieces(path: Path, kind: Kind, overlap: int) -> Iterator[bytes]:
         return
     try:
         yield from _READERS[kind](path, overlap)
-    except (OSError, EOFError, zlib.error, pa.ArrowException, duckdb.Error, sqlite3.Error, MemoryError, ValueError):
+    except _UNREADABLE:
         raise NotDecodedError from None
 
 
@@ -121,11 +134,51 @@ def _gzip(path: Path, overlap: int) -> Iterator[bytes]:
         yield from _overlapping(file.read, overlap)
 
 
+def _bzip2(path: Path, overlap: int) -> Iterator[bytes]:
+    with bz2.open(path) as file:
+        yield from _overlapping(file.read, overlap)
+
+
+def _xz(path: Path, overlap: int) -> Iterator[bytes]:
+    with lzma.open(path) as file:
+        yield from _overlapping(file.read, overlap)
+
+
+def _zip(path: Path, overlap: int) -> Iterator[bytes]:
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            yield name.encode()
+            with archive.open(name) as file:
+                yield from _overlapping(file.read, overlap)
+
+
+def _packed(path: Path, _: int) -> Iterator[bytes]:
+    raise NotDecodedError
+
+
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    RuntimeError,  # an encrypted member
+    NotImplementedError,  # a member's compression that Python does not know
+    pa.ArrowException,
+    duckdb.Error,
+    sqlite3.Error,
+    MemoryError,
+    ValueError,
+)
 _READERS: dict[Kind, Callable[[Path, int], Iterator[bytes]]] = {
     Kind.PARQUET: _parquet,
     Kind.DUCKDB: _duckdb,
     Kind.SQLITE: _sqlite,
     Kind.GZIP: _gzip,
+    Kind.BZIP2: _bzip2,
+    Kind.XZ: _xz,
+    Kind.ZIP: _zip,
+    Kind.PACKED: _packed,
 }
 
 

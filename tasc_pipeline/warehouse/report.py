@@ -164,6 +164,10 @@ def _profiles(report: AssessmentReport) -> list[Block]:
                 for profile in report.profiles
             ),
         ),
+        Paragraph(
+            "Each call counts once: its ITL is the median of its gaps (itl_p50_ms in the view traces). Over all gaps of all "
+            "calls together, where long answers count more: tasc sql @itl-pooled."
+        ),
     ]
 
 

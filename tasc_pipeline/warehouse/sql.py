@@ -66,14 +66,19 @@ def ask(session: duckdb.DuckDBPyConnection, text: str, *, window_key: str | None
         window_key: the one window that a named question is about; all windows where null.
 
     Raises:
-        InputError: the query is wrong, in DuckDB's words.
+        InputError: there is no query, or it is wrong, in DuckDB's words.
     """
     try:
         if window_key is None:
             session.execute(f"RESET VARIABLE {_WINDOW_VARIABLE}")
         else:
             session.execute(f"SET VARIABLE {_WINDOW_VARIABLE} = $key", {"key": window_key})
-        return session.execute(resolve(text))
+        query = resolve(text)
+        if not session.extract_statements(query):
+            raise InputError(
+                "there is no query in it", where="query", way_out="write SQL, or ask a named question: tasc sql --list"
+            )
+        return session.execute(query)
     except duckdb.Error as error:
         raise InputError(
             str(error).split("\n\n")[0].replace("\n", " "),

@@ -22,6 +22,7 @@ from tasc_pipeline.warehouse.manifests import published, read_window, verify_par
 from tasc_pipeline.warehouse.parquet import equal_rows, read_parquet, row_group_rows, sorted_rows
 from tasc_pipeline.warehouse.publish import publish
 from tasc_pipeline.warehouse.schemas import ENVELOPES, TRACES
+from tests.support.mortal_disk import MortalDisk, Stopped
 
 KEY = "w1.r01-0a1b2c3d"
 
@@ -123,42 +124,6 @@ def test_a_damaged_manifest_or_part_is_named_and_never_read(house, make_rows, da
         verify_parts(house.root, keys=keys)
     assert "traces/window_key=" in str(refused.value)
     assert "materialize the window's assets again" in str(refused.value)
-
-
-class Stopped(BaseException):
-    """The process ended here."""
-
-
-class MortalDisk(Disk):
-    """Ends the process before the n-th step."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def _step(self) -> None:
-        if self.left == 0:
-            raise Stopped
-        self.left -= 1
-
-    def create(self, path: Path) -> BinaryIO:
-        self._step()
-        return super().create(path)
-
-    def sync(self, file: BinaryIO) -> None:
-        self._step()
-        super().sync(file)
-
-    def sync_path(self, path: Path) -> None:
-        self._step()
-        super().sync_path(path)
-
-    def replace(self, source: Path, target: Path) -> None:
-        self._step()
-        super().replace(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._step()
-        super().remove(path)
 
 
 def ttft(home: Path) -> list[tuple[float]]:

@@ -1,17 +1,20 @@
-"""Join, replay and all gates of a decision window, by the product's own functions; and what goes with every record, apart.
+"""What an assessment of a decision window takes once its records are verified, by the product's own functions, part by part.
 
 python -m bench.assess.decide                 10^4, 10^5 and 10^6 executions; 2 000 groups, 2 000 draws
 python -m bench.assess.decide --most 100000   without the largest
 
-*After verification* a window is columns: the product reads every execution once, holds its envelope against the protocol,
-and keeps one entry per column and a small row of it (``steps.decision_inputs``). From there on this measures what the
-product runs: join, replay, gates of engine v2 for control and cascade (the original stops at 5 000 pairs); then scores, prices,
-units and every gate of our own analysis for the cascade with 95th percentiles, and 99th percentiles of TTFT and E2E. The first
-number of each step is seconds of the processor, the second of the clock.
+*After verification* a window is columns, and the canonical bytes of its envelopes and evidence lie in a spool: the product
+reads every record once, holds it against the protocol or checks it, and keeps one entry per column of it
+(``steps.decision_inputs``, ``steps.evidence``). From there on this measures everything that the product runs: the join; the
+digest by which a decision names the joined table, which is made over every byte of every envelope and piece of evidence;
+replay and gates of engine v2 for control and cascade (the original stops at 5 000 pairs); or scores, prices, units and
+every gate of our own analysis for the cascade with 95th percentiles, and 99th percentiles of TTFT and E2E. The first
+number of each step is seconds of the processor, the second of the clock; hashing is done beside the making of what is
+hashed, so that the digest's clock is shorter than its processor.
 
-What goes with the number of records is measured on real ones, per second and core: reading executions into columns, evidence
-into columns, the digest of the joined table's canonical JSON, the figures that the report tells beside its gates, and the check
-of evidence with its signature and with the check remembered.
+What comes before it is measured on real records, per second and core: executions read and into columns, evidence into
+columns, the check of evidence with its signature and with the check remembered; and the figures that the report tells
+beside its gates.
 """
 
 from __future__ import annotations
@@ -22,11 +25,14 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar, cast
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread would be counted as seconds of the processor
 
 from bench.assess.records import StoredExecutions, records
+from bench.assess.spooled import spooled
 from bench.assess.synthetic import calls, window
 from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.evidence import EVIDENCE_FIELD, EVIDENCE_SIGNATURE_DOMAIN, evidence_preimage
@@ -41,8 +47,7 @@ from tasc_pipeline.control.decisions.costs import CostRule
 from tasc_pipeline.control.decisions.ruling import Judgement, judge
 from tasc_pipeline.control.decisions.tails import p95_interval
 from tasc_pipeline.control.decisions.units import Units
-from tasc_pipeline.control.engine_v2 import joined_table
-from tasc_pipeline.control.engine_v2_dataset import Sources, dataset_of
+from tasc_pipeline.control.engine_v2_dataset import dataset_of
 from tasc_pipeline.control.engine_v2_gates import Setting, figures_of
 from tasc_pipeline.control.intervals import Levels
 from tasc_pipeline.control.joining import join
@@ -112,14 +117,20 @@ def gates(units: Units, terms: ExperimentProtocol, policy: PolicyBundle) -> None
         assert found.bounds.low is not None and found.bounds.high is not None
 
 
-def decide(executions: int) -> Spent:
-    """The steps of one size."""
+def decide(executions: int, folder: Path) -> Spent:
+    """The steps of one size.
+
+    Args:
+        executions: how many.
+        folder: for the spool.
+    """
     made, evidence = window(executions, min(GROUPS, executions // 10))
-    timed, spent = calls(made), Spent()
+    sources, timed, spent = spooled(made, evidence, folder), calls(made), Spent()
     terms = protocol(
         bootstrap={"algorithm": "paired-group-percentile-v1", "seed": "draws", "iterations": DRAWS, "alpha": 0.05}
     ).record
     rows = spent.timed("join", lambda: join(made, evidence))
+    spent.timed("digest", lambda: dataset_of(rows, made, evidence, sources))
     control = control_policy(terms, AS_OF)
     cascade = next(policy for policy in policy_space(terms, AS_OF) if policy.kind == "cascade")
     baseline = spent.timed("replay", lambda: replay(rows, control))
@@ -140,11 +151,7 @@ def rates() -> dict[str, float]:
     made, terms, spent = records(RECORDS), ProtocolTerms.of(PROTOCOL), Spent()
     stored = cast(WindowExecutions, StoredExecutions(made))  # the same two methods over bytes in memory
     read = spent.timed("executions into columns", lambda: read_executions(stored, terms, envelope=False))
-    sources = Sources(terms, read.traces, made.receipts, SNAPSHOT)
     spent.timed("evidence into columns", lambda: evidence_of(made.receipts, terms))
-    table = joined_table(sources, read.columns)
-    digested = spent.timed("digest of the joined table", lambda: dataset_of(table.rows, read.columns, sources))
-    assert digested == table.dataset
 
     def told() -> None:
         seen = read.observations
@@ -188,13 +195,15 @@ def main() -> None:
     most = arguments.parse_args().most
     for executions in (10_000, 100_000, 1_000_000):
         if executions <= most:
-            spent = decide(executions)
+            with TemporaryDirectory() as folder:
+                spent = decide(executions, Path(folder))
             steps = ", ".join(f"{name} {one:.2f}/{two:.2f} s" for name, (one, two) in spent.steps.items())
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             print(f"{executions:>9} executions: {steps}")
             for name, parts in (("engine v2", ("engine v2",)), ("our analysis", ("units", "gates"))):
-                one, two = spent.of("join", "replay", *parts)
-                print(f"{'':>9} {name}, everything: {one:.2f} s of the processor, {two:.2f} s of the clock")
+                for whole, first in (("join, replay, gates", ("join",)), ("and the digest", ("join", "digest"))):
+                    one, two = spent.of(*first, "replay", *parts)
+                    print(f"{'':>9} {name}, {whole}: {one:.2f} s of the processor, {two:.2f} s of the clock")
             print(f"{'':>9} peak {peak:.2f} GiB")
     for name, rate in rates().items():
         print(f"{name}: {rate:,.0f} per second and core")

@@ -69,10 +69,6 @@ class StoredExecutions(Sequence[Execution]):
     def __getitem__(self, index: Any) -> Any:  # Any: an index gives an execution, a slice a list of them
         return self._made(index) if isinstance(index, int) else [self._made(item) for item in range(len(self))[index]]
 
-    def envelope_bytes(self, index: int) -> bytes:
-        """The canonical envelope of one execution, unparsed."""
-        return self._held[index][0]
-
     def _made(self, index: int) -> Execution:
         data, digest = self._held[index]
         record = TraceEnvelope.read_own(data, where="bench")

@@ -58,6 +58,7 @@ def window(executions: int, groups: int, seed: int = 7) -> tuple[Executions, Evi
         profile=profile,
         trace_id=trace,
         trace_digest=_hex("", rng, executions),
+        key=_hex("", rng, executions),
         output_id=output,
         split=np.full(executions, 2, dtype=np.int8),
         state=np.where(failed, State.FAILURE, State.SUCCESS).astype(np.int8),
@@ -80,6 +81,8 @@ def window(executions: int, groups: int, seed: int = 7) -> tuple[Executions, Evi
     scored = Evidence(
         reason_words=(),
         digest=_hex("", rng, rows),
+        source_digest=_hex("", rng, rows),
+        check=np.zeros(rows, dtype=np.int64),
         trace_id=trace[answered],
         profile_id=np.array([name.encode() for name in PROFILE_IDS])[profile[answered]],
         output_id=output[answered],

@@ -35,7 +35,8 @@ from tasc_collector.shadow.membership import exclusion
 from tasc_pipeline.control.engine_v2_dataset import Dataset, Sources, dataset_of
 from tasc_pipeline.control.engine_v2_gates import Setting, assess_candidate, stale_candidate
 from tasc_pipeline.control.engine_v2_random import bootstrap_seed
-from tasc_pipeline.control.joined_rows import SPLITS, Executions, JoinedRows, Problem
+from tasc_pipeline.control.identifiers import texts
+from tasc_pipeline.control.joined_rows import SPLITS, Evidence, Executions, JoinedRows, Problem
 from tasc_pipeline.control.joining import join
 from tasc_pipeline.control.record_columns import evidence_of, executions_of
 from tasc_pipeline.control.replay import replay
@@ -57,11 +58,13 @@ class Table:
 
     Args:
         sources: envelopes and checked evidence.
+        evidence: the columns of the evidence.
         rows: the joined rows.
         dataset: its digests.
     """
 
     sources: Sources
+    evidence: Evidence
     rows: JoinedRows
     dataset: Dataset
 
@@ -78,21 +81,23 @@ def table_of(sources: Sources, *, verified: bool = False) -> Table:
         SignatureError: a signature is not the study's.
     """
     check_traces(sources.traces, sources.terms, verified=verified)
-    return joined_table(sources, executions_of(sources.traces, sources.terms.protocol))
+    executions = executions_of(sources.traces, sources.terms.protocol)
+    return joined_table(sources, executions, evidence_of(sources.receipts, sources.terms))
 
 
-def joined_table(sources: Sources, executions: Executions) -> Table:
+def joined_table(sources: Sources, executions: Executions, evidence: Evidence) -> Table:
     """Join and digest what was checked.
 
     Args:
         sources: envelopes and checked evidence.
         executions: the envelopes' columns, in their order.
+        evidence: the evidence's columns, in its order.
 
     Raises:
         InputError: executions that must share a fact do not.
     """
-    rows = join(executions, evidence_of(sources.receipts, sources.terms))
-    return Table(sources, rows, dataset_of(rows, executions, sources))
+    rows = join(executions, evidence)
+    return Table(sources, evidence, rows, dataset_of(rows, executions, evidence, sources))
 
 
 def assess_development(table: Table, context: AssessmentContext, *, issued_at: str | None = None) -> AssessmentDecision:
@@ -295,29 +300,26 @@ def _check_window(table: Table, manifest: WindowManifest) -> None:
                 way_out="take it out of the input; a window's traces are fixed by its declaration",
             )
     used = table.rows.evidence[table.rows.accepted]
-    for number in used.tolist():
-        evidence = table.sources.receipts[number].evidence
-        if evidence.produced_at > manifest.ingestion_watermark:
-            raise InputError(
-                "evidence was produced after the window's watermark",
-                where=evidence.trace_id,
-                field="producedAt",
-                rule="evidence counts until the ingestion watermark",
-                way_out="make a revision of the window for late evidence",
-            )
+    late = used[table.evidence.produced_ms[used] > timestamp_ms(manifest.ingestion_watermark)]
+    if len(late):
+        raise InputError(
+            "evidence was produced after the window's watermark",
+            where=texts(table.evidence.trace_id[late[:1]])[0],
+            field="producedAt",
+            rule="evidence counts until the ingestion watermark",
+            way_out="make a revision of the window for late evidence",
+        )
 
 
 def _stale_reasons(
     table: Table, context: AssessmentContext, policy: PolicyBundle | None, manifest: WindowManifest | None
 ) -> tuple[str, ...]:
-    protocol, as_of, rows = table.sources.terms.protocol, context.as_of, table.rows
-    contexts = {receipt.context.context_digest for receipt in table.sources.receipts}
-    statuses = {receipt.status for receipt in table.sources.receipts}
+    protocol, as_of, rows, evidence = table.sources.terms.protocol, context.as_of, table.rows, table.evidence
+    checked = [table.sources.receipts[place] for place in np.unique(evidence.check, return_index=True)[1].tolist()]
+    contexts = {receipt.context.context_digest for receipt in checked}
+    statuses = {receipt.status for receipt in checked}
     cutoff = timestamp_ms(as_of)
-    later = [
-        table.sources.receipts[number].evidence.produced_at > as_of
-        for number in rows.evidence[rows.evidence >= 0].tolist()
-    ]
+    later = evidence.produced_ms[rows.evidence[rows.evidence >= 0]] > cutoff
     found = {
         "assessment-context-drift": len(contexts) == 1 and context.context_digest not in contexts,
         "evaluator-verification-context-drift": len(contexts) > 1
@@ -332,7 +334,7 @@ def _stale_reasons(
         and policy is not None
         and policy.issued_at > manifest.event_time_start_inclusive,
         "trace-completed-after-assessment-cutoff": bool(np.any(rows.executions.completed_ms > cutoff)),
-        "evaluator-evidence-produced-after-assessment-cutoff": any(later),
+        "evaluator-evidence-produced-after-assessment-cutoff": bool(np.any(later)),
         **{f"evaluator-evidence-{status.value}": status in statuses for status in _STALE_STATUSES},
     }
     return tuple(sorted(reason for reason, holds in found.items() if holds))

@@ -1,69 +1,37 @@
 """The identity of the joined table in engine v2: ``tasc-assessment-dataset-v2`` (original project, section 3.15). Pure.
 
 A decision names the table that it was made from by digest. The table is never stored and never whole in memory: its
-canonical bytes are made row by row from envelopes, columns and checked evidence, in the original's form, and only hashed.
-Ids are ASCII slugs and digests, so they stand in canonical JSON as they are.
+canonical bytes are made a block of rows at a time (``engine_v2_texts``), in the original's form, and only hashed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from tasc_collector.canonical import canonical_bytes, digest
 from tasc_collector.contracts.base import Parsed
+from tasc_collector.contracts.context import AssessmentContext
 from tasc_collector.contracts.envelope import TraceEnvelope
-from tasc_collector.contracts.evidence import Scored
-from tasc_collector.contracts.evidence_trust import EvidenceReceipt, EvidenceStatus
-from tasc_collector.contracts.sets import evaluator_set_digest, trace_set_digest
+from tasc_collector.contracts.evidence_trust import EvidenceReceipt
+from tasc_collector.contracts.sets import EVALUATOR_SET_DOMAIN, TRACE_SET_DOMAIN
 from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot
-from tasc_collector.shadow.membership import group_bucket
 from tasc_pipeline.control.engine_v2_diagnostics import BLOCKING, Backings, Diagnostics, Json
-from tasc_pipeline.control.engine_v2_evidence import number as written
-from tasc_pipeline.control.engine_v2_evidence import scored_evidence
-from tasc_pipeline.control.identifiers import Codes, first_rows, texts
-from tasc_pipeline.control.joined_rows import SPLITS, Executions, JoinedRows, Outcome
+from tasc_pipeline.control.engine_v2_texts import ExecutionTexts, pair_texts
+from tasc_pipeline.control.identifiers import Codes, Flags, Ids, at, codes_of, first_rows, ordered_hex, texts
+from tasc_pipeline.control.joined_rows import SPLITS, Evidence, Executions, JoinedRows, Outcome
 from tasc_pipeline.control.pairing import Floats
 from tasc_pipeline.control.trace_checks import ProtocolTerms
 
 _DOMAIN: Final = "tasc/assessment-dataset/v2"
-_JOINED_AT_ONCE: Final = 256
-"""Items of an array in one piece."""
-_ONLINE: Final = SPLITS.index("online")
-_OUTCOME_KIND: Final = {
-    Outcome.SCORED: "scored",
-    Outcome.FAILURE_ZERO: "protocol-failure-zero",
-    Outcome.AMBIGUOUS: "ambiguous-execution",
-    Outcome.ABSTAINED: "abstained",
-    Outcome.MISSING: "missing-evidence",
-    Outcome.INVALID: "invalid-evidence",
-}
-_EXECUTION: Final = (
-    b'{"caseId":"%b","executionKey":"%b","groupId":"%b","outcome":%b,"profileId":"%b","replicateId":"%b","split":"%b",'
-    b'"splitBucket":%b,"terminalStatus":"%b","trace":%b,"traceId":"%b"}'
+_PAIR_KEY: Final = (
+    b'{"domain":"tasc/assessment-pair-key/v2","value":{"caseId":"%b","protocolDigest":"$","replicateId":"%b"}}'
 )
-_SCORED: Final = (
-    b'{"evidence":%b,"evidenceAccepted":true,"evidenceDigest":"%b","kind":"scored","range":{"maximum":1,"minimum":0},'
-    b'"score":%b,"verification":%b}'
-)
-_PAIR: Final = (
-    b'{"caseId":"%b","declaredTrafficWeight":%b,"executionKeys":[%b],"groupId":"%b","pairKey":"%b","profileIds":%b,'
-    b'"replicateId":"%b","slices":%b,"split":"%b"}'
-)
-
-
-class StoredTraces(Sequence[Parsed[TraceEnvelope]]):
-    """Envelopes whose canonical bytes are at hand, each parsed only when it is asked for."""
-
-    @abstractmethod
-    def canonical(self, place: int) -> bytes:
-        """The canonical bytes of one envelope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,184 +66,137 @@ class Sources:
     snapshot: EvaluatorTrustSnapshot
 
 
-def dataset_of(rows: JoinedRows, given: Executions, sources: Sources) -> Dataset:
+def dataset_of(rows: JoinedRows, given: Executions, evidence: Evidence, sources: Sources) -> Dataset:
     """The digests of a joined table of envelopes.
 
     Args:
         rows: the joined rows.
         given: the columns that they were joined from, in the order of the envelopes.
+        evidence: the columns of the evidence, in its order.
         sources: envelopes and evidence.
     """
-    found, sets = hashlib.sha256(), _set_digests(given, sources)
-    for piece in _pieces(_Body(rows, given, sources).members(*sets)):
-        found.update(piece)
-    return Dataset(f"sha256:{found.hexdigest()}", *sets)
+    body = _Body(rows, given, evidence, sources)
+    return Dataset(f"sha256:{_sha256_of(body.pieces())}", body.trace_set_digest, body.evaluator_set_digest)
 
 
-@dataclass(frozen=True, slots=True)
-class _Streamed:
-    """An array of which no more than a few items are in memory."""
-
-    items: Iterable[bytes]
-
-
-def dataset_json(rows: JoinedRows, given: Executions, sources: Sources) -> Iterator[bytes]:
+def dataset_json(rows: JoinedRows, given: Executions, evidence: Evidence, sources: Sources) -> Iterator[bytes]:
     """The table's canonical JSON in pieces, as it is digested: under its domain, without its own digest.
 
     Args:
         rows: the joined rows.
         given: the columns that they were joined from, in the order of the envelopes.
+        evidence: the columns of the evidence, in its order.
         sources: envelopes and evidence.
     """
-    return _pieces(_Body(rows, given, sources).members(*_set_digests(given, sources)))
+    return _Body(rows, given, evidence, sources).pieces()
 
 
-def _pieces(members: dict[str, Any]) -> Iterator[bytes]:  # Any: JSON values, or a ``_Streamed``
-    yield b'{"domain":"%b","value":{' % _DOMAIN.encode()
-    for place, name in enumerate(sorted(members)):
-        yield b'%b"%b":' % (b"," if place else b"", name.encode())
-        member = members[name]
-        if not isinstance(member, _Streamed):
-            yield canonical_bytes(member)
-            continue
-        items, separator = iter(member.items), b""
-        yield b"["
-        while block := tuple(islice(items, _JOINED_AT_ONCE)):
-            yield separator + b",".join(block)
-            separator = b","
-        yield b"]"
-    yield b"}}"
+def _sha256_of(pieces: Iterable[bytes]) -> str:
+    """SHA-256 of pieces. Hashing a long one holds no lock of the interpreter: the next is made meanwhile."""
+    found = hashlib.sha256()
+    with ThreadPoolExecutor(max_workers=1) as hashing:
+        last: Future[None] | None = None
+        for piece in pieces:
+            if last is not None:
+                last.result()
+            last = hashing.submit(found.update, piece)
+    return found.hexdigest()
 
 
-def _set_digests(given: Executions, sources: Sources) -> tuple[str, str]:
-    return (
-        trace_set_digest(f"sha256:{text}" for text in texts(given.trace_digest)),
-        evaluator_set_digest(receipt.source_digest for receipt in sources.receipts),
-    )
+@dataclass(frozen=True, slots=True)
+class _Streamed:
+    """An array of which no more than a block of items, commas between them, is in memory."""
+
+    blocks: Iterable[bytes]
 
 
 class _Body:
     """The table in the original's form."""
 
-    def __init__(self, rows: JoinedRows, given: Executions, sources: Sources) -> None:
-        self._rows, self._given, self._sources = rows, given, sources
+    def __init__(self, rows: JoinedRows, given: Executions, evidence: Evidence, sources: Sources) -> None:
+        self._rows, self._given, self._evidence, self._sources = rows, given, evidence, sources
         self._terms, self._protocol = sources.terms, sources.terms.protocol
         revocations = {item.key_id: item.reason_code for item in sources.snapshot.revocations}
         self._backings = Backings(sources.receipts, revocations)
-        self._keys = list(_execution_keys(rows.executions, self._terms.digest))
-        self._buckets: dict[bytes, bytes] = {}
         self._first: Codes = rows.unit_rows.max(axis=1) if rows.units else np.zeros(0, dtype=np.int64)
         """One row of each unit; all of a case share what is asked of it."""
-        self._pair_keys = list(self._keys_of_pairs())
-        self._order: Codes = np.argsort(np.array(self._pair_keys, dtype=np.bytes_)).astype(np.int64)
+        self._pair_keys = self._keys_of_pairs()
+        self._order: Codes = ordered_hex(self._pair_keys)
         """Units in order of their pair keys."""
+        self._incomplete: Flags = np.any(rows.unit_rows < 0, axis=1)
+        self.trace_set_digest = _set_digest(TRACE_SET_DOMAIN, given.trace_digest)
+        self.evaluator_set_digest = _set_digest(EVALUATOR_SET_DOMAIN, evidence.source_digest)
 
-    def members(self, traces: str, evaluators: str) -> dict[str, Any]:  # Any: JSON values, or a ``_Streamed``
-        """All but the digest of the table itself.
+    def pieces(self) -> Iterator[bytes]:
+        """The canonical JSON of all but the table's own digest."""
+        members = self._members()
+        yield b'{"domain":"%b","value":{' % _DOMAIN.encode()
+        for place, name in enumerate(sorted(members)):
+            yield b'%b"%b":' % (b"," if place else b"", name.encode())
+            member = members[name]
+            if not isinstance(member, _Streamed):
+                yield canonical_bytes(member)
+                continue
+            yield b"["
+            for number, block in enumerate(member.blocks):
+                if number:
+                    yield b","
+                yield block
+            yield b"]"
+        yield b"}}"
 
-        Args:
-            traces: digest of the set of envelopes.
-            evaluators: digest of the set of evidence.
-        """
-        rows, given, sources, protocol = self._rows, self._given, self._sources, self._protocol
-        contexts = {receipt.context.context_digest: receipt for receipt in sources.receipts}
+    def _members(self) -> dict[str, Any]:  # Any: JSON values, or a ``_Streamed``
+        rows, given, evidence, sources, protocol = (
+            self._rows,
+            self._given,
+            self._evidence,
+            self._sources,
+            self._protocol,
+        )
+        contexts = self._contexts()
         missing = list(self._missing_profiles())
-        keys = [key.decode() for key in self._keys]
-        diagnostics = Diagnostics(rows, given, sources.traces, self._backings, keys).value(missing)
+        diagnostics = Diagnostics(rows, given, sources.traces, self._backings, evidence).value(missing)
         blocking = sorted(word for name, word in BLOCKING.items() if diagnostics[name])
-        work = _join_work(len(given), len(sources.receipts), len(np.unique(given.group_id)), int(given.slices.sum()))
+        work = _join_work(len(given), len(evidence), codes_of(given.group_id)[1], int(given.slices.sum()))
+        executions = ExecutionTexts(rows, evidence, protocol.split_membership, sources.traces, self._backings)
+        pairs = self._order[~self._incomplete[self._order]]
         return {
             "version": "tasc-assessment-dataset-v2",
             "studyId": protocol.study_id,
             "protocolDigest": self._terms.digest,
             "assessmentContextDigest": next(iter(contexts)) if len(contexts) == 1 else None,
-            "traceSetDigest": traces,
-            "evaluatorSetDigest": evaluators,
+            "traceSetDigest": self.trace_set_digest,
+            "evaluatorSetDigest": self.evaluator_set_digest,
             "splitIdentity": protocol.split_membership.to_json(),
             "evaluatorIdentity": protocol.evaluator.to_json(),
             "requiredProfileIds": list(rows.executions.profile_ids),
             "verificationContextIdentities": sorted(map(_context_identity, contexts.values())),
-            "executions": _Streamed(self._executions()),
-            "pairs": _Streamed(self._pairs()),
+            "executions": _Streamed(executions.blocks()),
+            "pairs": _Streamed(pair_texts(rows, pairs, at(self._pair_keys, pairs))),
             "work": {**work, "sliceAggregationVisits": int(rows.executions.slices[self._first].sum())},
-            "counts": self._counts(rows.units - len(missing)),
+            "counts": self._counts(len(pairs)),
             "diagnostics": diagnostics,
             "admissibility": {"valid": not blocking, "blockingReasons": blocking},
         }
 
-    def _keys_of_pairs(self) -> Iterator[bytes]:
-        rows, protocol = self._rows, self._terms.digest.encode()
-        cases, replicates = rows.case_ids.tolist(), rows.replicate_ids.tolist()
-        case_of, replicate_of = rows.case[self._first].tolist(), rows.replicate[self._first].tolist()
-        for case, replicate in zip(case_of, replicate_of, strict=True):
-            yield _digest(
-                b"tasc/assessment-pair-key/v2",
-                b'{"caseId":"%b","protocolDigest":"%b","replicateId":"%b"}'
-                % (cases[case], protocol, replicates[replicate]),
-            )
+    def _contexts(self) -> dict[str, AssessmentContext]:
+        """Every context that evidence was checked under, by its digest."""
+        _, firsts = np.unique(self._evidence.context, return_index=True)
+        found = (self._sources.receipts[place].context for place in firsts.tolist())
+        return {context.context_digest: context for context in found}
 
-    def _executions(self) -> Iterator[bytes]:
-        rows, executions = self._rows, self._rows.executions
-        profiles = [name.encode() for name in executions.profile_ids]
-        splits = [name.encode() for name in SPLITS]
-        canonical, outcome = _canonical_reader(self._sources.traces), _Outcomes(rows, self._backings)
-        columns = zip(
-            rows.source.tolist(),
-            self._keys,
-            executions.case_id.tolist(),
-            executions.replicate_id.tolist(),
-            executions.group_id.tolist(),
-            executions.trace_id.tolist(),
-            executions.profile.tolist(),
-            executions.split.tolist(),
-            executions.succeeded.tolist(),
-            strict=True,
+    def _keys_of_pairs(self) -> Ids:
+        """Pair key of each unit, hex."""
+        executions, template = self._rows.executions, _PAIR_KEY.replace(b"$", self._terms.digest.encode())
+        units = zip(
+            at(executions.case_id, self._first).tolist(), at(executions.replicate_id, self._first).tolist(), strict=True
         )
-        for place, (source, key, case, replicate, group, trace, profile, split, succeeded) in enumerate(columns):
-            yield _EXECUTION % (
-                case,
-                key,
-                group,
-                outcome.of(place),
-                profiles[profile],
-                replicate,
-                splits[split],
-                b"null" if split == _ONLINE else self._bucket(group),
-                b"success" if succeeded else self._sources.traces[source].record.attempts[-1].status.encode(),
-                canonical(source),
-                trace,
-            )
-
-    def _bucket(self, group: bytes) -> bytes:
-        if group not in self._buckets:
-            self._buckets[group] = b"%d" % group_bucket(self._protocol.split_membership, group.decode())
-        return self._buckets[group]
-
-    def _pairs(self) -> Iterator[bytes]:
-        rows, executions = self._rows, self._rows.executions
-        cases, replicates, groups = rows.case_ids.tolist(), rows.replicate_ids.tolist(), rows.group_ids.tolist()
-        profiles, slices = canonical_bytes(list(executions.profile_ids)), _Slices(executions)
-        for unit in self._order.tolist():
-            members = rows.unit_rows[unit].tolist()
-            if min(members) < 0:
-                continue
-            row = members[0]
-            yield _PAIR % (
-                cases[int(rows.case[row])],
-                written(float(executions.weight[row])).encode(),
-                b",".join(b'"%b"' % key for key in sorted(self._keys[member] for member in members)),
-                groups[int(rows.group[row])],
-                self._pair_keys[unit],
-                profiles,
-                replicates[int(rows.replicate[row])],
-                slices.of(row),
-                SPLITS[int(executions.split[row])].encode(),
-            )
+        found = "".join([hashlib.sha256(template % unit).hexdigest() for unit in units])
+        return np.frombuffer(found.encode("ascii"), dtype="S64")
 
     def _missing_profiles(self) -> Iterator[Json]:
         rows = self._rows
-        incomplete = np.any(rows.unit_rows < 0, axis=1)
-        for unit in self._order[incomplete[self._order]].tolist():
+        for unit in self._order[self._incomplete[self._order]].tolist():
             row = int(self._first[unit])
             absent = zip(rows.executions.profile_ids, rows.unit_rows[unit].tolist(), strict=True)
             yield {
@@ -295,7 +216,7 @@ class _Body:
         return {
             "traceRows": len(self._given),
             "acceptedTraceRows": len(rows),
-            "evidenceRows": len(self._sources.receipts),
+            "evidenceRows": len(self._evidence),
             "matchedRows": int(np.count_nonzero(rows.accepted)),
             "scoredRows": int(np.count_nonzero(rows.outcome == Outcome.SCORED)),
             "pairedCaseReplicates": pairs,
@@ -324,98 +245,17 @@ class _Body:
         }
 
 
-class _Outcomes:
-    """What each row counts as, with the evidence behind it."""
-
-    def __init__(self, rows: JoinedRows, backings: Backings) -> None:
-        self._backings = backings
-        self._outcome, self._reason = rows.outcome.tolist(), rows.reason.tolist()
-        self._evidence, self._accepted = rows.evidence.tolist(), rows.accepted.tolist()
-        self._words, self._scores = rows.reason_words, rows.score.tolist()
-        self._verified: dict[tuple[EvidenceStatus, str, str], bytes] = {}
-
-    def of(self, place: int) -> bytes:
-        """Canonical JSON of one row's outcome."""
-        outcome, number = Outcome(self._outcome[place]), self._evidence[place]
-        if outcome is Outcome.SCORED:
-            receipt = self._backings.receipts[number]
-            scored = receipt.evidence.outcome
-            assert isinstance(scored, Scored)  # noqa: S101 - the join takes a score from nothing else
-            return _SCORED % (
-                scored_evidence(receipt.evidence, scored),
-                receipt.evidence_digest.encode(),
-                written(self._scores[place]).encode(),
-                self._verification(number),
-            )
-        found: Json = {"kind": _OUTCOME_KIND[outcome]}
-        if outcome is Outcome.FAILURE_ZERO:
-            return canonical_bytes({**found, "score": 0, "evidence": None})
-        reason = self._words[self._reason[place]]
-        if outcome is Outcome.AMBIGUOUS:
-            return canonical_bytes({**found, "reasonCode": reason, "score": None, "evidence": None})
-        found |= self._backings.of(number) | {"evidenceAccepted": self._accepted[place]}
-        return canonical_bytes({**found, "reasonCode": reason})
-
-    def _verification(self, number: int) -> bytes:
-        receipt = self._backings.receipts[number]
-        key = (receipt.status, receipt.evidence.key_id, receipt.context.context_digest)
-        if key not in self._verified:
-            self._verified[key] = canonical_bytes(self._backings.verification(number))
-        return self._verified[key]
+def _set_digest(domain: str, digests: Ids) -> str:
+    """``trace_set_digest`` and ``evaluator_set_digest`` of a column of digests, hex."""
+    if not len(digests):
+        return digest(domain, [])
+    found = hashlib.sha256(b'{"domain":"%b","value":["sha256:' % domain.encode())
+    found.update(b'","sha256:'.join(np.sort(digests).tolist()))
+    found.update(b'"]}')
+    return f"sha256:{found.hexdigest()}"
 
 
-class _Slices:
-    """Canonical JSON of each row's slices."""
-
-    def __init__(self, executions: Executions) -> None:
-        self._executions = executions
-        self._known: dict[bytes, bytes] = {}
-
-    def of(self, row: int) -> bytes:
-        """The slices of one row, sorted."""
-        within = self._executions.slices[row]
-        key = within.tobytes()
-        if key not in self._known:
-            names = zip(self._executions.slice_ids, within.tolist(), strict=True)
-            self._known[key] = canonical_bytes([name for name, member in names if member])
-        return self._known[key]
-
-
-def _canonical_reader(traces: Sequence[Parsed[TraceEnvelope]]) -> Callable[[int], bytes]:
-    if isinstance(traces, StoredTraces):
-        return traces.canonical
-    return lambda place: canonical_bytes(traces[place].value)
-
-
-def _execution_keys(executions: Executions, protocol_digest: str) -> Iterator[bytes]:
-    protocol, profiles = protocol_digest.encode(), [name.encode() for name in executions.profile_ids]
-    for profile, trace, output, trace_digest in zip(
-        executions.profile.tolist(),
-        executions.trace_id.tolist(),
-        executions.output_id.tolist(),
-        executions.trace_digest.tolist(),
-        strict=True,
-    ):
-        key_id, _, value = output.partition(b":")
-        terminal = b'{"algorithm":"hmac-sha256","keyId":"%b","value":"%b"}' % (key_id, value) if output else b"null"
-        joined = _digest(
-            b"tasc/assessment-trace-join-key/v2",
-            b'{"profileId":"%b","protocolDigest":"%b","terminalOutputId":%b,"traceId":"%b"}'
-            % (profiles[profile], protocol, terminal, trace),
-        )
-        yield _digest(
-            b"tasc/assessment-execution/v2",
-            b'{"traceDigest":"sha256:%b","traceIdentityKey":"%b"}' % (trace_digest, joined),
-        )
-
-
-def _digest(domain: bytes, value: bytes) -> bytes:
-    """``canonical.digest`` of a value whose canonical bytes are at hand."""
-    return b"sha256:" + hashlib.sha256(b'{"domain":"%b","value":%b}' % (domain, value)).hexdigest().encode()
-
-
-def _context_identity(receipt: EvidenceReceipt) -> str:
-    context = receipt.context
+def _context_identity(context: AssessmentContext) -> str:
     return digest(
         "tasc/assessment-verification-context/v2",
         {

@@ -20,7 +20,7 @@ from tasc_collector.contracts.evidence import Scored
 from tasc_collector.contracts.evidence_trust import EvidenceReceipt, EvidenceStatus
 from tasc_pipeline.control import joining
 from tasc_pipeline.control.identifiers import texts
-from tasc_pipeline.control.joined_rows import Executions, JoinedRows, Outcome, Problem
+from tasc_pipeline.control.joined_rows import Evidence, Executions, JoinedRows, Outcome, Problem
 
 Json = dict[str, Any]  # Any: JSON values
 REASONS: Final[Mapping[EvidenceStatus, str]] = {
@@ -110,7 +110,7 @@ class Diagnostics:
         given: the executions that they were joined from.
         traces: their envelopes, in the same order.
         backings: the evidence.
-        keys: execution key of each joined row.
+        evidence: its columns.
     """
 
     def __init__(
@@ -119,9 +119,10 @@ class Diagnostics:
         given: Executions,
         traces: Sequence[Parsed[TraceEnvelope]],
         backings: Backings,
-        keys: Sequence[str],
+        evidence: Evidence,
     ) -> None:
-        self._rows, self._given, self._traces, self._backings, self._keys = rows, given, traces, backings, keys
+        self._rows, self._given, self._traces = rows, given, traces
+        self._backings, self._evidence = backings, evidence
 
     def value(self, missing_profiles: list[Json]) -> Json:
         """Every kind with its items, in the original's order.
@@ -129,14 +130,14 @@ class Diagnostics:
         Args:
             missing_profiles: incomplete pairs.
         """
-        rows, receipts = self._rows, self._backings.receipts
+        rows, (numbers, places) = self._rows, self._rows.joined
         found: dict[str, list[Json]] = {name: [] for name in BLOCKING}
         found["missingProfileExecutions"] = missing_profiles
         for number, reason in zip(*(column.tolist() for column in rows.rejected), strict=True):
             found["invalidEvidence"].append(self._diagnostic(number, rows.reason_words[reason]))
-        for number, place in zip(*(column.tolist() for column in rows.joined), strict=True):
-            if not isinstance(receipts[number].evidence.outcome, Scored):
-                self._declared(found, number, place)
+        declared = self._evidence.outcome[numbers] != Outcome.SCORED
+        for number, place in zip(numbers[declared].tolist(), places[declared].tolist(), strict=True):
+            self._declared(found, number, place)
         for place in np.flatnonzero((rows.outcome == Outcome.MISSING) & ~rows.accepted).tolist():
             found["missingEvidence"].append(self._missing(place, joining.WITHOUT_EVIDENCE))
         for item in rows.problems:
@@ -151,7 +152,7 @@ class Diagnostics:
         if outcome["kind"] == "abstained":
             found["abstainedEvidence"].append(
                 {
-                    "executionKey": self._keys[place],
+                    "executionKey": self._key(place),
                     "evidenceDigest": evidence_digest,
                     "reasonCode": outcome["reasonCode"],
                 }
@@ -162,10 +163,13 @@ class Diagnostics:
         else:
             found["invalidEvidence"].append(self._diagnostic(number, f"evaluator-declared-{outcome['reasonCode']}"))
 
+    def _key(self, place: int) -> str:
+        return f"sha256:{texts(self._rows.executions.key[place : place + 1])[0]}"
+
     def _missing(self, place: int, reason: str) -> Json:
         executions = self._rows.executions
         return {
-            "executionKey": self._keys[place],
+            "executionKey": self._key(place),
             "traceId": texts(executions.trace_id[place : place + 1])[0],
             "profileId": executions.profile_ids[int(executions.profile[place])],
             "reason": reason,
@@ -193,10 +197,8 @@ class Diagnostics:
         if item.kind == joining.ORPHAN_EVIDENCE:
             found["orphanEvidence"] += [self._diagnostic(number, item.reason) for number in item.rows]
         elif item.kind == joining.DUPLICATE_EVIDENCE:
-            rejected = set(self._rows.rejected[0].tolist())
-            times = Counter(
-                receipt.evidence_digest for number, receipt in enumerate(receipts) if number not in rejected
-            )
+            digests = texts(np.delete(self._evidence.digest, self._rows.rejected[0]))
+            times = Counter(f"sha256:{digest}" for digest in digests)
             for number in item.rows:
                 found["duplicateEvidence"].append(
                     {

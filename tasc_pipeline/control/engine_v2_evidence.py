@@ -10,9 +10,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+import orjson
+
 from tasc_collector.canonical import JsonValue, canonical_bytes
 from tasc_collector.contracts.evidence import DigestSource, EvaluatorEvidence, EvidenceEvaluator, Scored, ScoreRange
+from tasc_pipeline.control.pairing import Floats
 
+_LEAST_ALIKE, _MOST_ALIKE = 1e-3, 1e15
+"""Within these a number that is not whole has one form, in RFC 8785 as in every writer of shortest decimals."""
 _EVIDENCE: Final = (
     '{"caseId":"%s","evaluator":%s,"keyId":"%s","outcome":%s,"producedAt":"%s","profileId":"%s","protocolDigest":"%s",'
     '"replicateId":"%s","signature":"%s","signatureAlgorithm":"ed25519","source":%s,"split":"%s","studyId":"%s",'
@@ -57,6 +63,16 @@ def scored_evidence(item: EvaluatorEvidence, scored: Scored) -> bytes:
 def number(value: float) -> str:
     """A number as RFC 8785 writes it."""
     return canonical_bytes(value).decode()
+
+
+def numbers(values: Floats) -> list[bytes]:
+    """Finite numbers as RFC 8785 writes them."""
+    found = orjson.dumps(values.tolist())[1:-1].split(b",") if len(values) else []
+    size = np.abs(values)
+    alone = (size < _LEAST_ALIKE) | (size >= _MOST_ALIKE) | (values == np.rint(values))
+    for place in np.flatnonzero(alone).tolist():
+        found[place] = number(float(values[place])).encode()
+    return found
 
 
 def _outcome(scored: Scored) -> str:

@@ -119,8 +119,13 @@ def weighted_median(values: Floats, weights: Floats) -> float:
 def weighted_p95(values: Floats, weights: Floats, tail: float = _TAIL) -> float:
     """The first value at which the cumulated weight reaches 95 % of the whole, or all but another ``tail``."""
     order = np.argsort(values, kind="stable")
-    cumulated = np.cumsum(weights[order])
-    return float(values[order[int(np.searchsorted(cumulated, (1 - tail - _EPSILON) * cumulated[-1]))]])
+    return weighted_p95_in_order(values[order], weights[order], tail)
+
+
+def weighted_p95_in_order(values: Floats, weights: Floats, tail: float = _TAIL) -> float:
+    """``weighted_p95`` of values that ascend."""
+    cumulated = np.cumsum(weights)
+    return float(values[int(np.searchsorted(cumulated, (1 - tail - _EPSILON) * cumulated[-1]))])
 
 
 def median_log_ratio(pairs: Pairs, levels: Levels) -> LogRatio:

@@ -64,6 +64,7 @@ class Executions:
         profile: place in ``profile_ids``.
         trace_id: id of the execution.
         trace_digest: digest of the envelope, hex.
+        key: what the table of engine v2 calls the execution, hex (``execution_keys``); nothing is joined by it.
         output_id: terminal output as ``<key id>:<hex>``; empty where there is none.
         split: place in ``SPLITS``.
         state: ``State``.
@@ -90,6 +91,7 @@ class Executions:
     profile: Codes
     trace_id: Ids
     trace_digest: Ids
+    key: Ids
     output_id: Ids
     split: Small
     state: Small
@@ -118,6 +120,8 @@ class Evidence:
     Args:
         reason_words: words that ``declared`` points into.
         digest: digest of the evidence, hex.
+        source_digest: digest of what the check found of it (``EvidenceReceipt.source_digest``), hex.
+        check: a number that is equal where status, key and context of the check are equal.
         trace_id: execution it is about.
         profile_id: that execution's profile.
         output_id: terminal output it scored, as ``Executions.output_id``.
@@ -136,6 +140,8 @@ class Evidence:
 
     reason_words: tuple[str, ...]
     digest: Ids
+    source_digest: Ids
+    check: Codes
     trace_id: Ids
     profile_id: Ids
     output_id: Ids

@@ -33,7 +33,19 @@ import numpy as np
 
 from tasc_collector.contracts.evidence_trust import EvidenceStatus
 from tasc_collector.errors import InputError
-from tasc_pipeline.control.identifiers import Codes, Flags, Ids, codes_of, first_rows, matched, ranked, texts
+from tasc_pipeline.control.identifiers import (
+    Codes,
+    Flags,
+    Ids,
+    at,
+    codes_of,
+    equal_rows,
+    first_rows,
+    matched,
+    ordered,
+    ranked,
+    texts,
+)
 from tasc_pipeline.control.joined_rows import STATUSES, Evidence, Executions, JoinedRows, Outcome, Problem, Small, State
 from tasc_pipeline.control.pairing import Floats
 
@@ -109,7 +121,7 @@ def join(executions: Executions, evidence: Evidence) -> JoinedRows:
 def taken(executions: Executions, rows: Codes) -> Executions:
     """The executions at these places, in this order."""
     columns: dict[str, Any] = {  # Any: replaces whichever columns there are
-        name: value[rows]
+        name: at(value, rows)
         for name in executions.__dataclass_fields__
         if isinstance(value := getattr(executions, name), np.ndarray)
     }
@@ -157,11 +169,11 @@ def _order(executions: Executions, kept: Codes, problems: list[Problem]) -> tupl
     replicate, replicate_ids = ranked(executions.replicate_id[kept])
     unit = case * max(len(replicate_ids), 1) + replicate
     logical = unit * len(executions.profile_ids) + executions.profile[kept]
-    order = np.argsort(logical)
-    ordered = logical[order]
-    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    order = ordered(logical)
+    in_order = logical[order]
+    twice = np.flatnonzero(in_order[1:] == in_order[:-1])
     if len(twice):
-        alone = ~np.isin(logical, ordered[twice])
+        alone = ~np.isin(logical, in_order[twice])
         reason = "multiple-profile-executions-for-case-replicate"
         problems.append(problem(CONFLICTING_TRACES, reason, executions.trace_id, kept[~alone]))
         return _order(executions, kept[alone], problems)
@@ -231,7 +243,7 @@ class _Found:
     def join(self) -> None:
         """Fill every column."""
         rows, evidence = self._rows, self._evidence
-        profiles = np.array([name.encode("ascii") for name in rows.profile_ids])[rows.profile]
+        profiles = at(np.array([name.encode("ascii") for name in rows.profile_ids]), rows.profile)
         keys = [evidence.trace_id, evidence.profile_id, evidence.output_id]
         target = matched(keys, [rows.trace_id, profiles, rows.output_id])
         lineage = self._lineage(target)
@@ -268,8 +280,8 @@ class _Found:
             return np.zeros(len(target), dtype=bool)
         found: Flags = (
             (target >= 0)
-            & (rows.case_id[target] == evidence.case_id)
-            & (rows.replicate_id[target] == evidence.replicate_id)
+            & equal_rows(at(rows.case_id, target), evidence.case_id)
+            & equal_rows(at(rows.replicate_id, target), evidence.replicate_id)
             & (rows.split[target] == evidence.split)
         )
         return found
@@ -278,27 +290,27 @@ class _Found:
         """Rule 4: rows of evidence that are left, in order of their digests."""
         evidence = self._evidence
         left = np.flatnonzero(self.rejected == 0)
-        codes, count = codes_of(evidence.digest[left])
+        codes, count = codes_of(at(evidence.digest, left))
         if count < len(left):
             repeated = np.bincount(codes, minlength=count) > 1
             firsts = left[first_rows(codes, count)]
             self._note(DUPLICATE_EVIDENCE, "same-evidence-twice", firsts[repeated])
             left = np.sort(firsts)
-        clashing = left[self._repeated(target[left], [column[left] for column in keys])]
+        clashing = left[self._repeated(left, target[left], keys)]
         if len(clashing):
             self._clashing[target[clashing][target[clashing] >= 0]] = True
             self._note(CONFLICTING_EVIDENCE, "multiple-distinct-evidence-rows-for-join-key", clashing)
             left = np.setdiff1d(left, clashing, assume_unique=True)
         return left
 
-    def _repeated(self, target: Codes, keys: list[Ids]) -> Flags:
-        """Which rows of evidence share their join key with another: those of one target, or of one key without."""
+    def _repeated(self, rows: Codes, target: Codes, keys: list[Ids]) -> Flags:
+        """Which of these rows of evidence share their join key with another: one target, or one key without."""
         known = target >= 0
         times = np.bincount(target[known], minlength=1)
         found = np.zeros(len(target), dtype=bool)
         found[known] = times[target[known]] > 1
         unknown = np.flatnonzero(~known)
-        codes, count = codes_of(*(column[unknown] for column in keys))
+        codes, count = codes_of(*(at(column, rows[unknown]) for column in keys))
         found[unknown] = np.bincount(codes, minlength=count)[codes] > 1
         return found
 

@@ -5,8 +5,8 @@ Times are the envelope's, in milliseconds, as the original project gates on them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -14,16 +14,17 @@ from tasc_collector.canonical import canonical_bytes, sha256_hex
 from tasc_collector.contracts.attempt import Attempt, UnavailableCost
 from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.envelope import TraceEnvelope
-from tasc_collector.contracts.evidence import EvaluatorEvidence, Scored
+from tasc_collector.contracts.evidence import EvaluatorEvidence, EvidenceEvaluator, Scored
 from tasc_collector.contracts.evidence_trust import EvidenceReceipt
 from tasc_collector.contracts.identities import KeyedIdentity
-from tasc_collector.contracts.protocol import ExperimentProtocol
+from tasc_collector.contracts.protocol import EvaluatorDefinition, ExperimentProtocol
 from tasc_collector.contracts.scalars import timestamp_ms
 from tasc_collector.errors import DispatchState
-from tasc_pipeline.control.identifiers import id_column
+from tasc_pipeline.control.identifiers import Codes, id_column
 from tasc_pipeline.control.joined_rows import SPLITS, STATUSES, Backing, Evidence, Executions, Outcome, State
 from tasc_pipeline.control.trace_checks import ProtocolTerms
 
+K = TypeVar("K", bound=Hashable)
 _COST_BACKING: Final = {
     "measured": Backing.MEASURED,
     "provider-reported": Backing.REPORTED,
@@ -74,6 +75,9 @@ class ExecutionBlocks:
                 "profile": np.array([self._places[record.profile_id] for record in records], dtype=np.int64),
                 "trace_id": id_column(record.trace_id for record in records),
                 "trace_digest": id_column(digest[7:] for digest in known),
+                "key": id_column(
+                    execution_key(record, digest)[7:] for record, digest in zip(records, known, strict=True)
+                ),
                 "output_id": id_column(output_key(record.terminal_output_id) for record in records),
                 "split": np.array([SPLITS.index(record.split) for record in records], dtype=np.int8),
                 "state": np.array([_state(record) for record in records], dtype=np.int8),
@@ -117,6 +121,7 @@ _TEXTS: Final = (
     "group_id",
     "trace_id",
     "trace_digest",
+    "key",
     "output_id",
     "workload",
     "signal_key",
@@ -145,33 +150,123 @@ def envelope_times_ms(record: TraceEnvelope) -> tuple[int | None, int]:
     return None if token is None else timestamp_ms(token) - started, timestamp_ms(record.completed_at) - started
 
 
+_EVIDENCE_TEXTS: Final = (
+    "digest",
+    "source_digest",
+    "trace_id",
+    "profile_id",
+    "output_id",
+    "case_id",
+    "replicate_id",
+)
+_NO_EVIDENCE: Final[dict[str, Any]] = {  # Any: numpy columns
+    **{name: np.zeros(0, dtype="S1") for name in _EVIDENCE_TEXTS},
+    **{name: np.zeros(0, dtype=np.int64) for name in ("check", "context", "declared", "produced_ms")},
+    **{name: np.zeros(0, dtype=np.int8) for name in ("split", "status", "outcome")},
+    **{name: np.zeros(0, dtype=bool) for name in ("key_pinned", "terms_match")},
+    "score": np.zeros(0),
+}
+
+
+class EvidenceBlocks:
+    """The columns of much evidence, a block at a time: no piece is held once it is in them.
+
+    Args:
+        terms: of the protocol that it is held against.
+    """
+
+    def __init__(self, terms: ProtocolTerms) -> None:
+        self._terms = terms
+        self._pinned = frozenset(terms.protocol.evaluator.required_trusted_key_ids)
+        self._same_evaluator: dict[EvidenceEvaluator, bool] = {}
+        self._blocks: list[dict[str, Any]] = []  # Any: numpy columns
+        self._words: dict[str, int] = {}
+        self._contexts: dict[str, int] = {}
+        self._checks: dict[tuple[str, str, str], int] = {}
+
+    def add(self, receipts: Sequence[EvidenceReceipt]) -> None:
+        """Take checked evidence, in its order."""
+        if not receipts:
+            return
+        records = [receipt.evidence for receipt in receipts]
+        digests = [receipt.context.context_digest for receipt in receipts]
+        outcomes = [item.outcome for item in records]
+        words = [None if isinstance(outcome, Scored) else outcome.reason_code for outcome in outcomes]
+        checks = [
+            (receipt.status.value, item.key_id, digest)
+            for receipt, item, digest in zip(receipts, records, digests, strict=True)
+        ]
+        self._blocks.append(
+            {
+                "digest": id_column(receipt.evidence_digest[7:] for receipt in receipts),
+                "source_digest": id_column(receipt.source_digest[7:] for receipt in receipts),
+                "check": _numbered(checks, self._checks),
+                "trace_id": id_column(item.trace_id for item in records),
+                "profile_id": id_column(item.profile_id for item in records),
+                "output_id": id_column(output_key(item.terminal_output_id) for item in records),
+                "case_id": id_column(item.case_id for item in records),
+                "replicate_id": id_column(item.replicate_id for item in records),
+                "split": np.array([SPLITS.index(item.split) for item in records], dtype=np.int8),
+                "status": np.array([STATUSES.index(receipt.status) for receipt in receipts], dtype=np.int8),
+                "key_pinned": np.array([item.key_id in self._pinned for item in records], dtype=bool),
+                "terms_match": np.array([self._terms_match(item) for item in records], dtype=bool),
+                "context": _numbered(digests, self._contexts),
+                "outcome": np.array([_DECLARED[outcome.kind] for outcome in outcomes], dtype=np.int8),
+                "declared": _numbered(words, self._words),
+                "score": _numbers([item.score if isinstance(item, Scored) else None for item in outcomes]),
+                "produced_ms": np.array([timestamp_ms(item.produced_at) for item in records], dtype=np.int64),
+            }
+        )
+
+    def done(self) -> Evidence:
+        """Everything that was taken, in its order."""
+        if not self._blocks:
+            return Evidence(reason_words=(), **_NO_EVIDENCE)
+        columns = {name: np.concatenate([block[name] for block in self._blocks]) for name in self._blocks[0]}
+        columns["declared"] = _by_rank(columns["declared"], self._words)
+        columns["context"] = _by_rank(columns["context"], self._contexts)
+        return Evidence(reason_words=tuple(sorted(self._words)), **columns)
+
+    def _terms_match(self, item: EvaluatorEvidence) -> bool:
+        """Study and protocol are the assessed ones; evaluator, rubric, calibration and producer those that it names."""
+        terms, claim = self._terms, item.evaluator
+        if claim not in self._same_evaluator:
+            self._same_evaluator[claim] = _same_evaluator(claim, terms.protocol.evaluator)
+        own = (item.study_id, item.protocol_digest) == (terms.protocol.study_id, terms.digest)
+        return own and self._same_evaluator[claim]
+
+
 def evidence_of(receipts: Sequence[EvidenceReceipt], terms: ProtocolTerms) -> Evidence:
     """The columns of checked evidence, in the order given."""
-    records = [receipt.evidence for receipt in receipts]
-    pinned = set(terms.protocol.evaluator.required_trusted_key_ids)
-    declared = [None if isinstance(item.outcome, Scored) else item.outcome.reason_code for item in records]
-    words = tuple(sorted({word for word in declared if word is not None}))
-    contexts = {
-        digest: place for place, digest in enumerate(sorted({item.context.context_digest for item in receipts}))
-    }
-    return Evidence(
-        reason_words=words,
-        digest=id_column(receipt.evidence_digest[7:] for receipt in receipts),
-        trace_id=id_column(item.trace_id for item in records),
-        profile_id=id_column(item.profile_id for item in records),
-        output_id=id_column(output_key(item.terminal_output_id) for item in records),
-        case_id=id_column(item.case_id for item in records),
-        replicate_id=id_column(item.replicate_id for item in records),
-        split=np.array([SPLITS.index(item.split) for item in records], dtype=np.int8),
-        status=np.array([STATUSES.index(receipt.status) for receipt in receipts], dtype=np.int8),
-        key_pinned=np.array([item.key_id in pinned for item in records], dtype=bool),
-        terms_match=np.array([_terms_match(item, terms) for item in records], dtype=bool),
-        context=np.array([contexts[receipt.context.context_digest] for receipt in receipts], dtype=np.int64),
-        outcome=np.array([_DECLARED[item.outcome.kind] for item in records], dtype=np.int8),
-        declared=np.array([-1 if word is None else words.index(word) for word in declared], dtype=np.int64),
-        score=_numbers([item.outcome.score if isinstance(item.outcome, Scored) else None for item in records]),
-        produced_ms=np.array([timestamp_ms(item.produced_at) for item in records], dtype=np.int64),
+    blocks = EvidenceBlocks(terms)
+    blocks.add(receipts)
+    return blocks.done()
+
+
+def execution_key(record: TraceEnvelope, trace_digest: str) -> str:
+    """What the table of engine v2 calls an execution: its envelope under the key that evidence joins it by.
+
+    Args:
+        record: the envelope.
+        trace_digest: its digest.
+    """
+    output = record.terminal_output_id
+    terminal = "null"
+    if output is not None:
+        terminal = f'{{"algorithm":"hmac-sha256","keyId":"{output.key_id}","value":"{output.value}"}}'
+    joined = digest_of_canonical(
+        "tasc/assessment-trace-join-key/v2",
+        f'{{"profileId":"{record.profile_id}","protocolDigest":"{record.protocol_digest}",'
+        f'"terminalOutputId":{terminal},"traceId":"{record.trace_id}"}}',
     )
+    return digest_of_canonical(
+        "tasc/assessment-execution/v2", f'{{"traceDigest":"{trace_digest}","traceIdentityKey":"{joined}"}}'
+    )
+
+
+def digest_of_canonical(domain: str, value: str) -> str:
+    """``canonical.digest`` of a value whose canonical JSON is at hand."""
+    return "sha256:" + sha256_hex(f'{{"domain":"{domain}","value":{value}}}'.encode())
 
 
 def output_key(identity: KeyedIdentity | None) -> str | None:
@@ -179,11 +274,8 @@ def output_key(identity: KeyedIdentity | None) -> str | None:
     return None if identity is None else f"{identity.key_id}:{identity.value}"
 
 
-def _terms_match(item: EvaluatorEvidence, terms: ProtocolTerms) -> bool:
-    wanted, claim = terms.protocol.evaluator, item.evaluator
+def _same_evaluator(claim: EvidenceEvaluator, wanted: EvaluatorDefinition) -> bool:
     return (
-        item.study_id,
-        item.protocol_digest,
         claim.evaluator_id,
         claim.rubric_version,
         claim.calibration_digest,
@@ -191,8 +283,6 @@ def _terms_match(item: EvaluatorEvidence, terms: ProtocolTerms) -> bool:
         claim.producer.producer_id,
         claim.producer.version,
     ) == (
-        terms.protocol.study_id,
-        terms.digest,
         wanted.evaluator_id,
         wanted.rubric_version,
         wanted.calibration_digest,
@@ -200,6 +290,18 @@ def _terms_match(item: EvaluatorEvidence, terms: ProtocolTerms) -> bool:
         wanted.producer_id,
         wanted.producer_version,
     )
+
+
+def _numbered(values: Sequence[K | None], known: dict[K, int]) -> Codes:
+    """A number per value, new ones in the order in which they come; -1 where there is none."""
+    return np.array([-1 if item is None else known.setdefault(item, len(known)) for item in values], dtype=np.int64)
+
+
+def _by_rank(numbers: Codes, known: Mapping[str, int]) -> Codes:
+    """The numbers of ``_numbered`` as places among the sorted values."""
+    place = np.full(len(known) + 1, -1, dtype=np.int64)
+    place[[known[value] for value in sorted(known)]] = np.arange(len(known))
+    return place[numbers]
 
 
 def _state(record: TraceEnvelope) -> State:

@@ -1,18 +1,13 @@
 """What a window's journal says about every planned execution, as the rows of the warehouse want it.
 
-A window may have a hundred thousand executions. What the journal holds of each is kept as bytes in a spool, which goes to an
-unnamed temporary file beyond ``SPOOL_BYTES``; the ``Execution`` with its parsed records is made at each pass over them and
-dropped again. The file lies beside the journal, on the disk that holds a window anyway (the default temporary folder is memory
-on many hosts); where nothing may be written there, as in a backup that is verified, in the default folder.
+A window may have a hundred thousand executions. What the journal holds of each is kept as bytes in a spool; the
+``Execution`` with its parsed records is made at each pass over them and dropped again.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
@@ -24,20 +19,18 @@ from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.fault import CollectorFault
 from tasc_collector.contracts.sets import trace_set_digest
 from tasc_collector.contracts.timeline import TraceTimeline
-from tasc_collector.errors import JournalCorrupt, TascError
+from tasc_collector.errors import JournalCorrupt
 from tasc_collector.journal import JournalBinding, JournalRecord, RecordKind, scan
 from tasc_collector.shadow.executions import PlannedPair, planned_pairs
 from tasc_collector.shadow.keys import ExecutionKey
 from tasc_collector.shadow.ledger import Ledger, is_warm_up
+from tasc_collector.shadow.reading import LAST
 from tasc_pipeline.steps.approved import ApprovedPlan
+from tasc_pipeline.steps.spool import Span, Spool, spans_of
 from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.rows import Execution, TargetFacts
 from tasc_pipeline.warehouse.schemas import get_table
 
-SPOOL_BYTES = 64 * 1024 * 1024
-"""Bytes of a window's records that stay in memory; what is more goes to disk."""
-_LAST = frozenset({RecordKind.ACCEPTED, RecordKind.FAULT})
-"""Kinds of which an execution has one at most, and one of them once it is final."""
 _WRAPPED = (b'{"trace":', b"}")
 """What stands around the canonical envelope in the body of its record."""
 
@@ -57,73 +50,6 @@ class Collected:
         return trace_set_digest(self.trace_digests)
 
 
-class SpoolFailed(TascError):
-    """The window's records cannot be put aside while they are read; it says nothing of the records."""
-
-
-class _Span(NamedTuple):
-    """Where bytes lie in the spool."""
-
-    offset: int
-    length: int
-
-
-class _Spool:
-    """Bytes that are written once and read at each pass; gone with the object that holds it.
-
-    Args:
-        folder: where its file lies, if it may be written there; else in the default temporary folder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        place = str(folder) if os.access(folder, os.W_OK) else None
-        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES, dir=place)  # noqa: SIM115  # closed with its owner
-        self._end = 0
-        weakref.finalize(self, _close, self._file)
-
-    def put(self, data: bytes) -> _Span:
-        """Keep some bytes.
-
-        Raises:
-            SpoolFailed: the disk refuses.
-        """
-        try:
-            self._file.seek(self._end)
-            self._file.write(data)
-        except OSError as error:
-            raise _spool_failed(error) from None
-        span = _Span(self._end, len(data))
-        self._end += len(data)
-        return span
-
-    def get(self, span: _Span) -> bytes:
-        """The bytes of a span.
-
-        Raises:
-            SpoolFailed: the disk refuses, also what was written last and not yet there.
-        """
-        try:
-            self._file.seek(span.offset)
-            return self._file.read(span.length)
-        except OSError as error:
-            raise _spool_failed(error) from None
-
-
-def _close(file: tempfile.SpooledTemporaryFile[bytes]) -> None:
-    with suppress(OSError):  # bytes that a full disk never took are of no use any more
-        file.close()
-
-
-def _spool_failed(error: OSError) -> SpoolFailed:
-    reason = os.strerror(error.errno).lower() if error.errno else "no reason given"
-    return SpoolFailed(
-        f"the window's records cannot be put aside while they are read ({reason})",
-        where="journal",
-        way_out="make room in the state folder, or where it is read-only in the folder that TMPDIR names, then run the "
-        "command again; the journal is unharmed",
-    )
-
-
 class _Held(NamedTuple):
     """What is kept of one execution: an envelope with its timeline, or a fault, as bytes of JSON in the spool."""
 
@@ -131,10 +57,10 @@ class _Held(NamedTuple):
     profile_id: str
     trace_id: str
     """Empty where there is no envelope."""
-    envelope: _Span | None
+    envelope: Span | None
     trace_digest: str | None
-    timed: _Span | None
-    fault: _Span | None
+    timed: Span | None
+    fault: Span | None
 
 
 def _trace(held: _Held) -> str:
@@ -166,7 +92,7 @@ class Executions(Sequence[Execution]):
         spool: where the bytes lie.
     """
 
-    def __init__(self, approved: ApprovedPlan, spool: _Spool) -> None:
+    def __init__(self, approved: ApprovedPlan, spool: Spool) -> None:
         plan = approved.plan.record
         self._spool = spool
         self._held: list[_Held] = []
@@ -199,10 +125,14 @@ class Executions(Sequence[Execution]):
             return list(map(self._made, self._held[index]))
         return self._made(self._held[index])
 
-    def envelope_bytes(self, index: int) -> bytes:
-        """The canonical envelope of one execution, unparsed; empty where there is none."""
-        span = self._held[index].envelope
-        return b"" if span is None else self._spool.get(span)
+    def stored_envelopes(self, places: Sequence[int]) -> Callable[[Sequence[int]], list[memoryview]]:
+        """A reader of canonical envelopes, unparsed.
+
+        Args:
+            places: of executions that have one; the reader is asked for places among these.
+        """
+        spans = spans_of(self._held[place].envelope for place in places)
+        return lambda wanted: self._spool.get_many(spans[wanted])
 
     def sorted_for(self, table: str) -> Iterator[Execution]:
         """The executions in the order in which a table of ``FROM_JOURNAL`` sorts its rows."""
@@ -309,7 +239,7 @@ def telling(approved: ApprovedPlan, what: str) -> Iterator[Callable[[JournalReco
 
     def each(record: JournalRecord) -> None:
         nonlocal left
-        if record.kind in _LAST:
+        if record.kind in LAST:
             left -= 1
             tell(1)
 
@@ -325,10 +255,10 @@ class _Bodies:
     """The bodies that rows need, by execution; the fold of the ledger checks their order."""
 
     def __init__(self, folder: Path) -> None:
-        self.spool = _Spool(folder)
-        self._accepted: dict[ExecutionKey, tuple[str, _Span]] = {}
-        self._timed: dict[str, _Span] = {}
-        self._faults: dict[ExecutionKey, _Span] = {}
+        self.spool = Spool(folder)
+        self._accepted: dict[ExecutionKey, tuple[str, Span]] = {}
+        self._timed: dict[str, Span] = {}
+        self._faults: dict[ExecutionKey, Span] = {}
 
     def of(self, key: ExecutionKey, pair: PlannedPair) -> _Held | None:
         """What the journal holds of one execution; None where it is not final."""

@@ -17,8 +17,9 @@ The steps; the first that does not hold names itself and nothing is assessed:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
@@ -38,10 +39,11 @@ from tasc_pipeline.control.decisions.costs import CostRule
 from tasc_pipeline.control.decisions.deciding import DecisionInputs
 from tasc_pipeline.control.decisions.reporting import DecidedWindow
 from tasc_pipeline.control.engine_v2 import Table, joined_table, refuse_problems
-from tasc_pipeline.control.engine_v2_dataset import Sources, StoredTraces
+from tasc_pipeline.control.engine_v2_dataset import Sources
 from tasc_pipeline.control.joined_rows import Executions as EnvelopeColumns
 from tasc_pipeline.control.observations import Observation, with_costs
 from tasc_pipeline.control.record_columns import ExecutionBlocks, envelope_times_ms
+from tasc_pipeline.control.stored import StoredTraces, Text
 from tasc_pipeline.control.trace_checks import ProtocolTerms, check_traces
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.window_index import window_facts
@@ -125,11 +127,13 @@ def read_material(home: Home, approved: ApprovedPlan, closed: ClosedWindow, as_o
         )
     analysis = _analysis(home, approved)
     watermark = approved.declaration.record.ingestion_watermark
-    evidence = _until(check_window_evidence(home, approved.window_key, as_of), watermark)
+    evidence = check_window_evidence(home, approved.window_key, as_of, until=watermark)
     terms = ProtocolTerms.of(protocol)
     read = read_executions(closed.collected.executions, terms, envelope=analysis.timing_source == "envelope")
     # the envelopes come from this project's own journal, whose MACs were checked while it was read
-    table = joined_table(Sources(terms, read.traces, evidence.receipts, evidence.snapshot), read.columns)
+    table = joined_table(
+        Sources(terms, read.traces, evidence.receipts, evidence.snapshot), read.columns, evidence.columns
+    )
     refuse_problems(table.rows.problems)
     return DecisionMaterial(
         approved=approved,
@@ -307,12 +311,6 @@ def _analysis(home: Home, approved: ApprovedPlan) -> AnalysisPlan:
     return analysis
 
 
-def _until(checked: CheckedEvidence, watermark: str) -> CheckedEvidence:
-    """The evidence that was produced until the watermark; later evidence belongs to a revision."""
-    receipts = tuple(item for item in checked.receipts if item.evidence.produced_at <= watermark)
-    return replace(checked, receipts=receipts)
-
-
 class _WindowTraces(StoredTraces):
     """The envelopes of a window's journal, parsed when they are asked for."""
 
@@ -332,8 +330,12 @@ class _WindowTraces(StoredTraces):
             return [self[place] for place in range(len(self))[index]]
         return _trace(self._executions[self._places[index]])
 
-    def canonical(self, place: int) -> bytes:
-        return self._executions.envelope_bytes(self._places[place])
+    def canonical(self, places: Sequence[int]) -> Sequence[Text]:
+        return self._read(places)
+
+    @cached_property
+    def _read(self) -> Callable[[Sequence[int]], Sequence[Text]]:
+        return self._executions.stored_envelopes(self._places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def publish_evidence(home: Home, window_key: str) -> EvidencePublication:
     approved = load_approved(home, window_key)
     as_of = approved.declaration.record.ingestion_watermark
     checked = None if approved.study.protocol is None else check_window_evidence(home, window_key, as_of)
-    receipts = () if checked is None else checked.receipts
+    receipts = [] if checked is None else list(checked.receipts)
     records = [receipt.evidence for receipt in receipts]
     judged = [(receipt.evidence, receipt.status.value) for receipt in receipts]
     tables = {

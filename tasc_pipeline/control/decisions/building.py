@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tasc_pipeline.control.decisions.costs import CostRule, Usage, ceiling_usd, costs
 from tasc_pipeline.control.decisions.units import OUTCOME_OF, Lack, Outcome, Side, Units
-from tasc_pipeline.control.identifiers import Codes, Flags, Ids, id_column, ranked
+from tasc_pipeline.control.identifiers import Codes, Flags, Ids, distinct, id_column, ranked
 from tasc_pipeline.control.joined_rows import JoinedRows
 from tasc_pipeline.control.joined_rows import Outcome as Joined
 from tasc_pipeline.control.observations import Observation
@@ -223,9 +223,9 @@ def units_of(calls: Calls, cost: Mapping[str, CostRule], slices: Sequence[str]) 
     """
     group, group_ids = ranked(calls.group_id)
     case, case_ids = ranked(calls.case_id)
-    _, case = np.unique(group * max(len(case_ids), 1) + case, return_inverse=True)
+    case, _ = distinct(group * max(len(case_ids), 1) + case)
     width = int(calls.replicate.max(initial=0)) + 1
-    _, first, unit = np.unique(case * width + calls.replicate, return_index=True, return_inverse=True)
+    unit, first = distinct(case * width + calls.replicate)
     signal, seen = np.full(len(first), np.nan), ~np.isnan(calls.signal)
     signal[unit[seen]] = calls.signal[seen]
     return Units(

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tasc_collector.canonical import MAX_SAFE_INTEGER
 from tasc_pipeline.control.decisions.means import UNIT, GroupSums, Resamples, lower_end, upper_end
 from tasc_pipeline.control.decisions.units import Flags, group_sums
-from tasc_pipeline.control.intervals import Bounds, Levels, weighted_p95
+from tasc_pipeline.control.identifiers import ordered
+from tasc_pipeline.control.intervals import Bounds, Levels, weighted_p95, weighted_p95_in_order
 from tasc_pipeline.control.pairing import Floats, Ints
 
 METHOD = "cluster-bootstrap-inverted"
@@ -88,11 +90,18 @@ def p95_interval(calls: Latencies, levels: Levels, resamples: Resamples, *, shar
     """
     if not calls.known.any():
         return NO_PERCENTILE
+    values, weight, held, unknown = (
+        calls.values,
+        calls.weight,
+        np.flatnonzero(calls.known),
+        np.flatnonzero(~calls.known),
+    )
+    rising = held[_in_order(values[held])]
 
-    def quantile(values: Floats, weight: Floats) -> float:
-        return weighted_p95(values, weight, share_beyond)
+    def quantile(order: Ints, values: Floats) -> float:
+        return weighted_p95_in_order(values[order], weight[order], share_beyond)
 
-    estimate = quantile(calls.values[calls.known], calls.weight[calls.known])
+    estimate = quantile(rising, values)
     descending = _Descending.of(calls)
 
     def upper_share(place: int) -> float:
@@ -101,11 +110,12 @@ def p95_interval(calls: Latencies, levels: Levels, resamples: Resamples, *, shar
     def lower_share(place: int) -> float:
         return _share(lower_end(descending.beyond(place, unknown_beyond=False), levels.tail, resamples, UNIT))
 
-    highest = quantile(calls.values, calls.weight)
+    highest = quantile(np.append(rising, unknown), values) if len(unknown) else estimate
+    lowest = weighted_p95(np.where(calls.known, values, 0.0), weight, share_beyond) if len(unknown) else estimate
     low, high = (descending.smallest(share, share_beyond) for share in (lower_share, upper_share))
     return Percentile(
         Bounds(estimate, low, high),
-        quantile(np.where(calls.known, calls.values, 0.0), calls.weight),
+        lowest,
         highest if np.isfinite(highest) else None,
     )
 
@@ -124,7 +134,7 @@ class _Descending:
     @classmethod
     def of(cls, calls: Latencies) -> _Descending:
         held = np.flatnonzero(calls.known)
-        order = held[np.argsort(-calls.values[held], kind="stable")]
+        order = held[_in_order(-calls.values[held])]
         unknown = group_sums(calls.group, calls.weight * ~calls.known, calls.groups)
         mass = group_sums(calls.group, calls.weight, calls.groups)
         return cls(calls.values[order], calls.weight[order], calls.group[order], unknown, mass)
@@ -147,3 +157,12 @@ class _Descending:
 
 def _share(found: tuple[float | None, str]) -> float:
     return 1.0 if found[0] is None else found[0]
+
+
+def _in_order(values: Floats) -> Ints:
+    """The places of values in ascending order, equal ones as they come; whole numbers, as nanoseconds are, much faster."""
+    if len(values) and np.abs(values).max() < MAX_SAFE_INTEGER:
+        whole = values.astype(np.int64)
+        if np.array_equal(whole, values):
+            return ordered(whole - whole.min())
+    return np.argsort(values, kind="stable")

@@ -1,22 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from tasc_collector.canonical import canonical_bytes, sha256_hex
+from tasc_collector.canonical import canonical_bytes, digest, sha256_hex
+from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.decision import AssessmentDecision, CandidateAssessment
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EvaluatorEvidence
-from tasc_collector.contracts.evidence_trust import EvidenceStatus
+from tasc_collector.contracts.evidence_trust import EvidenceReceipt, EvidenceStatus
 from tasc_collector.contracts.manifest import CapacityReported, CapacityUnavailable, WindowManifest, membership_digest
 from tasc_collector.contracts.policy import control_policy, policy_space
 from tasc_collector.errors import InputError
+from tasc_pipeline.control import engine_v2_texts
 from tasc_pipeline.control.engine_v2 import assess_development, assess_window
 from tasc_pipeline.control.engine_v2_dataset import dataset_json
-from tasc_pipeline.control.record_columns import executions_of
+from tasc_pipeline.control.record_columns import execution_key, executions_of
+from tasc_pipeline.control.stored import StoredReceipts, StoredTraces, Text
 from tests.support.engine_v2_world import (
     AS_OF,
     CANDIDATE,
@@ -266,7 +270,7 @@ def test_the_table_is_hashed_as_the_canonical_json_that_it_is() -> None:
     alone = trace("case-y", CHAMPION, signal=None)
     found = table([*traces, failed, unknown, alone], [*receipts[:-1], receipt(alone, "abstained")])
     given = executions_of(found.sources.traces, PROTOCOL.record)
-    data = b"".join(dataset_json(found.rows, given, found.sources))
+    data = b"".join(dataset_json(found.rows, given, found.evidence, found.sources))
     value = orjson.loads(data)
     assert canonical_bytes(value) == data
     assert found.dataset.digest == f"sha256:{sha256_hex(data)}"
@@ -287,6 +291,57 @@ def test_the_table_is_hashed_as_the_canonical_json_that_it_is() -> None:
     assert body["diagnostics"]["missingProfileExecutions"] == [
         {"caseId": "case-y", "replicateId": "replicate-0", "missingProfileIds": [CANDIDATE]}
     ]
+
+
+class _Traces(StoredTraces):
+    def __init__(self, held: Sequence[Parsed[TraceEnvelope]]) -> None:
+        self.held = held
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.held[index]
+
+    def canonical(self, places: Sequence[int]) -> Sequence[Text]:
+        return [memoryview(canonical_bytes(self.held[place].value)) for place in places]
+
+
+class _Receipts(StoredReceipts):
+    def __init__(self, held: Sequence[EvidenceReceipt]) -> None:
+        self.held = held
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.held[index]
+
+    def canonical(self, places: Sequence[int]) -> Sequence[Text]:
+        return [memoryview(canonical_bytes(self.held[place].evidence.to_json())) for place in places]
+
+
+@pytest.mark.parametrize("rows_of_a_block", [1, 7, 24, 4_096])
+def test_a_table_has_one_digest_however_its_records_are_held_and_however_large_a_block_is(
+    monkeypatch: pytest.MonkeyPatch, rows_of_a_block: int
+) -> None:
+    traces, receipts = both(*(pair(f"case-{number}", number / 12, 0.0005, slices=["hard"]) for number in range(12)))
+    failed = trace("case-12", CANDIDATE, attempts=[attempt(CANDIDATE, **FAILED)])
+    traces, receipts = [*traces, failed, trace("case-12", CHAMPION)], [*receipts[:-1], receipt(traces[-1], "abstained")]
+    expected = table(traces, receipts)
+    monkeypatch.setattr(engine_v2_texts, "_BLOCK", rows_of_a_block)
+    found = table(_Traces(traces), _Receipts(receipts))
+    assert found.dataset == expected.dataset
+    assert len(found.rows) == 26
+
+
+def test_an_execution_key_is_the_digest_of_its_join_key_and_envelope() -> None:
+    for made in (trace("case-1", CHAMPION), trace("case-1", CANDIDATE, attempts=[attempt(CANDIDATE, **FAILED)])):
+        value, envelope = made.value, TraceEnvelope.digest_of(made.value)
+        names = ("profileId", "protocolDigest", "terminalOutputId", "traceId")
+        joined = digest("tasc/assessment-trace-join-key/v2", {name: value[name] for name in names})
+        expected = digest("tasc/assessment-execution/v2", {"traceDigest": envelope, "traceIdentityKey": joined})
+        assert execution_key(made.record, envelope) == expected
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tasc_collector.canonical import canonical_bytes, digest
 from tasc_collector.contracts.evidence import Scored
 from tasc_collector.contracts.evidence_trust import EvidenceStatus
 from tasc_pipeline.control.engine_v2_diagnostics import Backings
-from tasc_pipeline.control.engine_v2_evidence import number, scored_evidence
+from tasc_pipeline.control.engine_v2_evidence import number, numbers, scored_evidence
 from tests.support.engine_v2_world import CHAMPION, context, d, receipt, trace
 
 TRACE = trace("case-1", CHAMPION)
@@ -55,6 +56,14 @@ def test_evidence_written_from_its_fields_is_its_canonical_json(changes: dict[st
 )
 def test_numbers_are_written_as_rfc_8785_writes_them(value: float, written: str) -> None:
     assert number(value) == written
+
+
+@pytest.mark.parametrize(
+    "value", [0.5, 1 / 3, 1e-3, 0.00099, 1e-7, 0.0, -0.0, 1.0, 2.5e14 + 0.5, 1e15, 1e21, 123.0, -0.25]
+)
+def test_a_column_of_numbers_is_written_as_each_of_them(value: float) -> None:
+    assert numbers(np.array([0.75, value, value])) == [b"0.75", *[canonical_bytes(value)] * 2]
+    assert numbers(np.zeros(0)) == []
 
 
 @pytest.mark.parametrize("status", list(EvidenceStatus))

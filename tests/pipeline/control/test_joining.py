@@ -82,6 +82,7 @@ def executions(rows: list[Ran]) -> Executions:
         profile=np.array([PROFILES.index(row.profile) for row in rows], dtype=np.int64),
         trace_id=id_column(row.trace_id for row in rows),
         trace_digest=id_column(f"{row.trace_id}-{row.content}-{row.state}" for row in rows),
+        key=id_column(f"key-{row.trace_id}-{row.content}-{row.state}" for row in rows),
         output_id=id_column(row.output for row in rows),
         split=np.zeros(count, dtype=np.int8),
         state=np.array(
@@ -118,6 +119,8 @@ def evidence(rows: list[Scored]) -> Evidence:
     return Evidence(
         reason_words=words,
         digest=id_column(row.digest for row in rows),
+        source_digest=id_column(row.digest for row in rows),
+        check=np.zeros(len(rows), dtype=np.int64),
         trace_id=id_column("trace-none" if row.wrong == "trace" else row.of.trace_id for row in rows),
         profile_id=id_column(row.of.profile for row in rows),
         output_id=id_column("key:other" if row.wrong == "output" else row.of.output or "key:any" for row in rows),

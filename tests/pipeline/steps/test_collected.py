@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tasc_pipeline.home import keys
-from tasc_pipeline.steps import collect, collected, verify
+from tasc_pipeline.steps import collect, spool, verify
 from tasc_pipeline.steps.approved import load_approved
-from tasc_pipeline.steps.collected import Collected, SpoolFailed, read_collected
+from tasc_pipeline.steps.collected import Collected, read_collected
+from tasc_pipeline.steps.spool import SpoolFailed
 from tests.support.window import World, world
 
 
@@ -63,7 +64,7 @@ def test_a_window_that_goes_to_disk_is_read_with_the_same_results(
     made, key = window
     names = sorted(path.name for path in made.home.run(key).iterdir())
     in_memory = read(window)
-    monkeypatch.setattr(collected, "SPOOL_BYTES", 8)
+    monkeypatch.setattr(spool, "SPOOL_BYTES", 8)
     on_disk = read(window)
     assert len(on_disk.executions) == 4
     assert list(on_disk.executions) == list(in_memory.executions)
@@ -79,20 +80,37 @@ def test_a_window_that_goes_to_disk_is_read_with_the_same_results(
 def test_where_nothing_may_be_written_the_default_folder_takes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collected, "SPOOL_BYTES", 8)
-    monkeypatch.setattr(collected.tempfile, "tempdir", str(tmp_path))
-    spool = collected._Spool(tmp_path / "absent")  # a folder that cannot be written, also by root
-    spans = [spool.put(b"one" * 10), spool.put(b"two")]
-    assert [spool.get(span) for span in spans] == [b"one" * 10, b"two"]
+    monkeypatch.setattr(spool, "SPOOL_BYTES", 8)
+    monkeypatch.setattr(spool.tempfile, "tempdir", str(tmp_path))
+    aside = spool.Spool(tmp_path / "absent")  # a folder that cannot be written, also by root
+    spans = [aside.put(b"one" * 10), aside.put(b"two")]
+    assert [aside.get(span) for span in spans] == [b"one" * 10, b"two"]
     if sys.platform == "linux":
         assert len(open_files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("kept_bytes", [8, 1 << 20])
+def test_many_spans_are_read_together_in_whatever_order_and_however_far_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
+) -> None:
+    monkeypatch.setattr(spool, "SPOOL_BYTES", kept_bytes)
+    monkeypatch.setattr(spool, "_RUN_BYTES", 100)
+    monkeypatch.setattr(spool, "_GAP_BYTES", 10)
+    aside = spool.Spool(tmp_path)
+    written = [bytes([number]) * (number % 7 * 9) for number in range(60)]
+    spans = [aside.put(data) for data in written]
+    asked = [*range(59, -1, -3), 5, 5, *range(0, 60, 11)]
+    read_back = aside.get_many(spool.spans_of(spans[place] for place in asked))
+    assert [bytes(data) for data in read_back] == [written[place] for place in asked]
+    assert aside.get_many(spool.spans_of([])) == []
+    assert [bytes(data) for data in aside.get_many(spool.spans_of([None, spans[1]]))] == [b"", written[1]]
 
 
 def test_a_disk_that_refuses_is_said_with_a_way_out_and_not_as_a_finding(
     window: tuple[World, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, key = window
-    monkeypatch.setattr(collected, "SPOOL_BYTES", 8)
+    monkeypatch.setattr(spool, "SPOOL_BYTES", 8)
     with file_size_limit(100), pytest.raises(SpoolFailed) as refusal:
         verify.findings(made.home, key)
     assert os.strerror(errno.EFBIG).lower() in refusal.value.what

@@ -15,9 +15,12 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 import orjson
@@ -142,17 +145,17 @@ def _newest_revisions(facts: Mapping[str, WindowFacts]) -> dict[tuple[str, str],
 
 def _new_batches(home: Home, since_ns: int) -> Iterator[tuple[int, str, str, list[str]]]:
     """Modification time, content digest, instant and windows of every batch that is newer, oldest first."""
-    files = [
-        (path.stat().st_mtime_ns, path)
-        for study_id in study_ids(home)
-        for path in home.evidence(study_id).glob("*.json")
-        if path.name[0] != "."
-    ]
+    files: list[tuple[int, str]] = []
+    for study_id in study_ids(home):
+        with contextlib.suppress(FileNotFoundError), os.scandir(home.evidence(study_id)) as entries:
+            for entry in entries:
+                if entry.name.endswith(".json") and entry.name[0] != ".":
+                    changed_ns = entry.stat().st_mtime_ns
+                    if changed_ns > since_ns:
+                        files.append((changed_ns, entry.path))
     for changed_ns, path in sorted(files):
-        if changed_ns <= since_ns:
-            continue
         try:
-            batch = orjson.loads(path.read_bytes())
+            batch = orjson.loads(Path(path).read_bytes())
             yield changed_ns, batch["contentDigest"], batch["addedAt"], list(batch["windowKeys"])
         except (OSError, ValueError, KeyError, TypeError):
             continue  # whoever uses it says what is wrong

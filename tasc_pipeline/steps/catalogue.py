@@ -46,10 +46,11 @@ def windows(home: Home, now: datetime) -> list[WindowLine]:
     """Every sealed window in order of its key. Assessed ones are taken from the index; the others are read and verified."""
     facts = window_facts(home)
     current = current_keys(facts)
-    return [
-        replace(_assessed(item) or _line(home, key, now), current=not item.readable or key in current)
-        for key, item in facts.items()
-    ]
+    lines: list[WindowLine] = []
+    for key, item in facts.items():
+        is_current = not item.readable or key in current
+        lines.append(_assessed(item, current=is_current) or replace(_line(home, key, now), current=is_current))
+    return lines
 
 
 def version(lines: Sequence[WindowLine]) -> str:
@@ -59,7 +60,7 @@ def version(lines: Sequence[WindowLine]) -> str:
     )
 
 
-def _assessed(item: WindowFacts) -> WindowLine | None:
+def _assessed(item: WindowFacts, *, current: bool) -> WindowLine | None:
     """The line of an assessed window, which nothing changes any more; None for any other."""
     if item.results is None or item.counts is None or item.closed_at is None:
         return None
@@ -76,6 +77,7 @@ def _assessed(item: WindowFacts) -> WindowLine | None:
         verdict,
         _next_command(item.window_key, verdict),
         None,
+        current,
     )
 
 

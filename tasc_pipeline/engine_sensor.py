@@ -13,6 +13,7 @@ from tasc_compute.errors import ComputeError
 from tasc_compute.lifecycle import Observation, StateChange, supervise
 from tasc_compute.local import local_compute
 from tasc_pipeline.assets.collection import OWNERS
+from tasc_pipeline.assets.described import ENGINE_CHANGES
 from tasc_pipeline.resources import StateFolder
 
 ENGINE_INSTANCES = "engine_instances"
@@ -22,6 +23,13 @@ engine_instances = dg.AssetSpec(
     kinds={"json"},
     owners=OWNERS,
     code_version="1",
+    metadata={
+        "dagster/column_schema": ENGINE_CHANGES,
+        # Dagster finds the source of a function; this asset has none, the sensor below observes it
+        "dagster/code_references": dg.CodeReferencesMetadataValue(
+            code_references=[dg.LocalFileCodeReference(file_path=__file__, line_number=1)]
+        ),
+    },
     description="Engines that were launched on this host. Each observation is a change of one engine's state.",
 )
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import dagster as dg
 
 from tasc_collector.limits import RECEIPT_HOURS, RECEIPT_HOURS_MAX
-from tasc_pipeline.assets.described import columns
+from tasc_pipeline.assets.described import CLOSED, TARGETS, columns
 from tasc_pipeline.assets.metadata import collection_metadata, plan_metadata, receipts_metadata, window_metadata
 from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
@@ -63,6 +63,7 @@ def capability_receipts(context: dg.AssetExecutionContext, state: StateFolder) -
     owners=OWNERS,
     code_version="1",
     deps=[capability_receipts],
+    metadata={"dagster/column_schema": TARGETS},
     description="The issued collection plan: loaded, verified and compared with the operator's pin. Never issued here.",
 )
 def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
@@ -142,6 +143,7 @@ def collection(context: dg.AssetExecutionContext, state: StateFolder) -> Iterato
     owners=OWNERS,
     code_version="1",
     deps=["accepted_traces", "device_snapshots", "metric_samples"],
+    metadata={"dagster/column_schema": CLOSED},
     description="The closed window: manifest v2 and the link that binds it to its declaration and plan.",
 )
 def window_manifests(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:

@@ -7,12 +7,12 @@ import dagster as dg
 
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_pipeline.assets.collection import OWNERS
+from tasc_pipeline.assets.described import RECEIPTS_SHOWN
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import EndpointsView, Problem, ReceiptLine, endpoints_view
 
 RUNTIME_ENDPOINTS = "runtime_endpoints"
-_COLUMNS = ("endpoint", "runtime", "capability", "state", "reason", "age_h", "valid_until", "problem")
 
 
 @dg.multi_observable_source_asset(  # type: ignore[untyped-decorator]  # Dagster gives this one no types
@@ -24,6 +24,7 @@ _COLUMNS = ("endpoint", "runtime", "capability", "state", "reason", "age_h", "va
             kinds={"json"},
             owners=OWNERS,
             code_version="1",
+            metadata={"dagster/column_schema": RECEIPTS_SHOWN},
             description="Every endpoint of every study with its newest receipt per capability. The data version changes "
             "with a newer receipt and with nothing else.",
         )
@@ -61,8 +62,7 @@ def endpoints_metadata(view: EndpointsView) -> Mapping[str, Any]:  # Any: whatev
     }
     if view.lines:
         found["oldest_receipt_h"] = round(max(line.age_s for line in view.lines) / 3600, 3)
-        schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in _COLUMNS])
-        found["table"] = dg.MetadataValue.table([_record(line) for line in view.lines], schema=schema)
+        found["table"] = dg.MetadataValue.table([_record(line) for line in view.lines], schema=RECEIPTS_SHOWN)
     return found
 
 
@@ -88,4 +88,5 @@ def _record(line: ReceiptLine) -> dg.TableRecord:
         line.valid_until,
         problem_text(line),
     )
-    return dg.TableRecord(dict(zip(_COLUMNS, values, strict=True)))
+    names = [column.name for column in RECEIPTS_SHOWN.columns]
+    return dg.TableRecord(dict(zip(names, values, strict=True)))

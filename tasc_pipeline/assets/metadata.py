@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from tasc_collector.shadow.runner import RunResult
+from tasc_pipeline.assets.described import TARGETS
 from tasc_pipeline.steps.approved import ApprovedPlan, LoadedReceipts
 from tasc_pipeline.steps.close import ClosedWindow
 from tasc_pipeline.steps.collect import ASSET_TABLES, Publication
@@ -44,7 +45,7 @@ def plan_metadata(approved: ApprovedPlan) -> Metadata:
                 "endpoint": target.endpoint_alias,
                 "runtime": f"{target.runtime.profile_id} {target.runtime.build}",
                 "route": f"{target.route} ({target.framing})",
-                "lane width": target.lane_width,
+                "lane_width": target.lane_width,
             }
         )
         for target in plan.targets
@@ -60,9 +61,7 @@ def plan_metadata(approved: ApprovedPlan) -> Metadata:
         "cases": plan.cases.count,
         "max_network_calls": plan.budget.max_network_calls,
         "max_output_tokens_per_call": plan.generation.maximum_output_tokens,
-        "targets": dg.MetadataValue.table(
-            rows, schema=_schema("profile", "role", "endpoint", "runtime", "route", "lane width")
-        ),
+        "targets": dg.MetadataValue.table(rows, schema=TARGETS),
     }
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tasc_collector.contracts.study import EndpointFile
-from tasc_collector.errors import InputError
+from tasc_collector.errors import InputError, TransportError
 from tasc_collector.secrets import process_secrets
 from tasc_collector.transport.check import CheckStep, EndpointCheck, check_endpoint
 from tasc_collector.transport.clock import SystemClock
@@ -21,6 +22,7 @@ from tasc_collector.transport.egress import (
     egress_of,
     nameservers,
     network_policy,
+    reachable,
     systemd_lines,
 )
 from tasc_collector.transport.network import SystemNetwork
@@ -29,6 +31,7 @@ from tasc_pipeline.cli.common import EXIT_FAILED, home, out, say
 from tasc_pipeline.home.notices import WEBHOOK_ALIAS, read_rules
 from tasc_pipeline.home.studies import LoadedStudy, load_study, study_ids
 
+_LOOKUP_S = 10
 RESOLV_CONF = Path("/etc/resolv.conf")
 """Where a host names its resolvers."""
 Alias = Annotated[str | None, typer.Argument(help="Endpoint alias; every endpoint of the study if not given.")]
@@ -104,7 +107,16 @@ def _resolvers() -> tuple[str, ...]:
 
 
 async def _resolve(names: list[str]) -> dict[str, list[str]]:
-    return {name: await asyncio.wait_for(lookup(name, 443), 10) for name in names}
+    """What each public name can be reached at now; nothing for one that nobody knows or that a call would refuse."""
+    return {name: await _answers(name) for name in names}
+
+
+async def _answers(name: str) -> list[str]:
+    try:
+        return list(reachable(await asyncio.wait_for(lookup(name, 443), _LOOKUP_S)))
+    except (TransportError, TimeoutError):
+        say(f"{name} was not found -> its addresses are left out; look at the resolver")
+        return []
 
 
 def _one_study(study: str | None) -> LoadedStudy:
@@ -127,9 +139,9 @@ def _show(alias: str, steps: tuple[CheckStep, ...]) -> None:
     for heading in ("step", "", "what", "ms"):
         table.add_column(heading)
     for step in steps:
-        table.add_row(
-            step.name, "ok" if step.good else "no", step.detail, "" if step.took_ms is None else f"{step.took_ms:.1f}"
-        )
+        took = "" if step.took_ms is None else f"{step.took_ms:.1f}"
+        # an IPv6 origin and the names of a certificate hold brackets, which are no markup
+        table.add_row(step.name, "ok" if step.good else "no", escape(step.detail), took)
     out().print(table)
 
 

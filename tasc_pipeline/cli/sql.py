@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from tasc_collector.errors import TascError
+from tasc_collector.errors import InputError, TascError
 from tasc_collector.signing import PublicKey
 from tasc_pipeline.cli.common import home, out, say
 from tasc_pipeline.cli.show_progress import terminal_progress
@@ -63,6 +63,8 @@ def sql_command(
     if list_questions:
         out().print(_question_table())
         return
+    if as_csv and parquet is not None:
+        raise InputError("one result has one form", field="--csv", way_out="choose --csv or --parquet")
     state = default_home()  # reading works in a copied folder too, so nothing else of it is asked for
     if verify:
         _verify(state)
@@ -72,6 +74,8 @@ def sql_command(
         return
     text = query if query is not None else sys.stdin.read()
     with connect(state.root) as session:
+        if window is not None:
+            _check_window(session, text, window)
         if parquet is not None:
             rows = sql.write_parquet(session, text, parquet, window_key=window)
             say(f"{rows} rows written to {parquet}")
@@ -103,6 +107,29 @@ def show_command(
     with connect(default_home().root) as session:
         sides = load_pair(session, window_key, case_id, replicate=replicate)
     out().print(render_pair(sides, limit=None) if all_events else render_pair(sides))
+
+
+def _check_window(session: Session, text: str, key: str) -> None:
+    """A question about a window that is not there has an empty answer, which reads like a result."""
+    if not text.startswith("@") and "getvariable('window_key')" not in text:
+        raise InputError(
+            "this query does not ask about one window",
+            field="--window",
+            rule="for named questions, and for SQL that says getvariable('window_key')",
+            way_out="write the window into the query: WHERE window_key = 'KEY'",
+        )
+    tables = ("traces", "windows", "decisions")  # a revision has no traces of its own
+    published = " UNION ALL ".join(
+        f"(SELECT 1 FROM {name} WHERE window_key = $key LIMIT 1)"  # noqa: S608 - names of ours
+        for name in tables
+    )
+    if not session.execute(published, {"key": key}).fetchall():
+        known = session.execute("SELECT DISTINCT window_key FROM windows ORDER BY ALL DESC LIMIT 3").fetchall()
+        raise InputError(
+            "nothing is published for this window",
+            where=key,
+            way_out=f"choose one of {', '.join(name for (name,) in known)}" if known else "see: tasc status",
+        )
 
 
 def _print(session: Session, text: str, window_key: str | None) -> None:

@@ -244,13 +244,20 @@ def settle_window(window_key: WindowKey) -> None:
 
 
 def verify_window(window_key: WindowKey) -> None:
-    """Check everything a window left: journal chain and MACs, signatures, counts, published parts; says what it proved."""
+    """Check everything a window left: journal chain and MACs, signatures, counts, published parts; says what it proved.
+
+    What is sound is printed before the first thing that is not.
+    """
     from tasc_pipeline.steps import verify
 
-    with terminal_progress():
-        lines = verify.verify_window(home(), window_key)
-    for line in lines:
-        out().print(line, markup=False)
+    window_folder(home(), window_key)  # a key that was mistyped is no damaged window
+    lines: list[str] = []
+    try:
+        with terminal_progress():
+            lines.extend(verify.proved(home(), window_key))
+    finally:
+        for line in lines:
+            out().print(line, markup=False)
 
 
 def assess_window(

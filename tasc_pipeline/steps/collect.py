@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,7 +36,9 @@ from tasc_pipeline.steps.spending import window_reserved
 from tasc_pipeline.steps.standing import standing_word
 from tasc_pipeline.steps.subjects import authentication_of
 from tasc_pipeline.steps.watch import both, counted
+from tasc_pipeline.warehouse.compaction import compact_due
 from tasc_pipeline.warehouse.database import build_views
+from tasc_pipeline.warehouse.errors import PartCorruptError
 from tasc_pipeline.warehouse.metric_rows import metric_histograms_table, metric_samples_table, scrape_columns
 from tasc_pipeline.warehouse.publish import ManifestSigner, Rows
 from tasc_pipeline.warehouse.publish import publish as publish_table
@@ -231,6 +233,8 @@ def publish(home: Home, window_key: str) -> Publication:
             source_digest=collected.trace_set_digest,
         )
         tell(1)
+    with suppress(PartCorruptError):  # another window's part; `tasc sql --verify` and the catalogue name it
+        compact_due(home.warehouse, sign=signer, clock=utc_now, keys=keys.collector_keys(home), watch=counted)
     build_views(home.root, clock=utc_now, keys=keys.collector_keys(home))
     tell(1)
     return Publication(

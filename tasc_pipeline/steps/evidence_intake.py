@@ -46,7 +46,7 @@ from tasc_pipeline.steps.evidence import context_of, envelopes, remembered, trus
 from tasc_pipeline.steps.evidence_tables import publish_evidence
 from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.evidence_file import evidence_rows, published_trace_ids
-from tasc_pipeline.warehouse.manifests import window_folders
+from tasc_pipeline.warehouse.manifests import window_keys
 
 PARQUET_SUFFIX: Final = ".parquet"
 _SCORE_AGAIN: Final = "have the answers scored and signed again"
@@ -217,7 +217,7 @@ def _check_once(receipts: Sequence[EvidenceReceipt], path: Path) -> None:
 
 def _windows_of(home: Home, study_id: str, trace_ids: set[str], path: Path) -> dict[str, set[str]]:
     """Window (revision 1) of each trace, from the published tables; the journals are read afterwards."""
-    published = set(window_folders(home.warehouse, "traces"))
+    published = set(window_keys(home.warehouse, "traces"))
     found: dict[str, set[str]] = {}
     left = set(trace_ids)
     for key, facts in sorted(window_facts(home).items(), reverse=True):

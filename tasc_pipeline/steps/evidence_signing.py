@@ -3,14 +3,16 @@ the two files that it reads.
 
 Input is CSV with a header, or JSON lines. One row per trace: ``trace_id`` and ``score`` (0 to 1), or instead of a score
 ``outcome`` (missing, invalid or abstained) and ``reason_code``. Every other column is refused, so that nobody believes it
-was signed. The evaluator's identity is the protocol's; the terminal output is the trace's; a row about a trace that is
-not in the export, or that has no terminal output, is refused. With one bad row nothing is signed.
+was signed, and so is one that a header names twice. The evaluator's identity is the protocol's; the terminal output is the
+trace's; a row about a trace that is not in the export, or that has no terminal output, is refused. With one bad row, or none
+at all, nothing is signed.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,10 @@ ROW_DOMAIN: Final = "tasc/score-row/v1"
 _FIELDS: Final = frozenset({"trace_id", "score", "outcome", "reason_code"})
 _UNSIGNED: Final = "A" * 86
 _OUTCOMES: Final = ("missing", "invalid", "abstained")
+_KEEP: Final = "keep trace_id, score, outcome and reason_code only"
+_BOM: Final = b"\xef\xbb\xbf"
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+"""Python itself reads ``0_1`` as 1, and digits of any script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,9 @@ def sign_scores(traces: Sequence[Parsed[TraceEnvelope]], scores: Path, evaluator
             raise _refusal(
                 place, "trace_id", "the execution has no terminal output to score", "leave failed executions out"
             )
-        signed[trace_id] = _sign(record, outcome, digest(ROW_DOMAIN, row), evaluator, protocol_digest)
+        signed[trace_id] = _sign(record, outcome, digest(ROW_DOMAIN, row), evaluator, protocol_digest, place)
+    if not signed:
+        raise _refusal(scores.name, None, "there is no row in it", "write a header, and one row per trace")
     unscored: dict[str, int] = {}
     for trace in by_id.values():
         if trace.terminal_output_id is not None and trace.trace_id not in signed:
@@ -124,6 +132,7 @@ def _sign(
     source: str,
     evaluator: Evaluator,
     protocol_digest: str,
+    place: str,
 ) -> bytes:
     terms = evaluator.protocol.record.evaluator
     assert trace.terminal_output_id is not None  # noqa: S101 - the caller refused the others
@@ -155,20 +164,22 @@ def _sign(
         "signature": _UNSIGNED,
     }
     value["signature"] = evaluator.key.sign(EVIDENCE_SIGNATURE_DOMAIN, EVIDENCE_FIELD, evidence_preimage(value))
-    EvaluatorEvidence.from_value(value, where=trace.trace_id)
+    EvaluatorEvidence.from_value(value, where=place)
     return canonical_bytes(value) + b"\n"
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:  # Any: a row's values
-    data = read_bounded(path, RECORD_FILE_MAX_BYTES)
-    if path.suffix == ".csv":
+    data = read_bounded(path, RECORD_FILE_MAX_BYTES).removeprefix(_BOM)
+    if path.suffix.lower() == ".csv":
         try:
-            reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
+            reader = csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True)
+            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+            _check_header(reader.fieldnames, f"{path.name} line 1")
             for row in reader:
                 yield (
                     f"{path.name} line {reader.line_num}",
                     {
-                        ("" if name is None else name.strip()): value.strip() if isinstance(value, str) else value
+                        "" if name is None else name: value.strip() if isinstance(value, str) else value
                         for name, value in row.items()
                         if value != ""
                     },
@@ -190,12 +201,21 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:  # Any: a row's v
         yield place, dict(value)
 
 
+def _check_header(names: Sequence[str], place: str) -> None:
+    for name in names:
+        if name not in _FIELDS:
+            raise _refusal(place, name[:64], "this column is not signed", _KEEP)
+        if names.count(name) > 1:
+            raise _refusal(place, name, "the header names this column twice", "keep one of them")
+    if "trace_id" not in names or not {"score", "outcome"} & set(names):
+        missing = "score" if "trace_id" in names else "trace_id"
+        raise _refusal(place, missing, "the header lacks this column", "begin the file with the line trace_id,score")
+
+
 def _read_row(row: dict[str, Any], place: str) -> tuple[str, dict[str, Any]]:  # Any: a row's values
     unknown = sorted(str(name) for name in row.keys() - _FIELDS)
     if unknown:
-        raise _refusal(
-            place, unknown[0][:64], "this column is not signed", "keep trace_id, score, outcome and reason_code only"
-        )
+        raise _refusal(place, unknown[0][:64], "this column is not signed", _KEEP)
     trace_id, outcome = row.get("trace_id"), row.get("outcome", "scored")
     if not isinstance(trace_id, str) or not trace_id:
         raise _refusal(place, "trace_id", "a row names its trace", "add the column trace_id")
@@ -208,21 +228,23 @@ def _read_row(row: dict[str, Any], place: str) -> tuple[str, dict[str, Any]]:  #
             "range": {"minimum": 0, "maximum": 1},
             "subscores": [],
         }
-    if outcome not in _OUTCOMES or "score" in row or not isinstance(row.get("reason_code"), str):
+    reason = row.get("reason_code")
+    if outcome not in _OUTCOMES or "score" in row or not isinstance(reason, str):
         raise _refusal(
             place,
             "outcome",
             "a row has a score, or an outcome (missing, invalid, abstained) with a reason_code",
             "correct the row",
         )
-    return trace_id, {"kind": outcome, "reasonCode": row["reason_code"]}
+    return trace_id, {"kind": outcome, "reasonCode": reason}
 
 
 def _score(value: object, place: str) -> float:
-    try:
-        score = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
-    except ValueError:
-        score = None
+    score: float | None = None
+    if isinstance(value, str):
+        score = float(value) if _DECIMAL.fullmatch(value) else None
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        score = float(value)
     if score is None or not 0 <= score <= 1:
         raise _refusal(place, "score", "a score is a number from 0 to 1", "scale the score into that range")
     return score

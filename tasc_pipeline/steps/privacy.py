@@ -1,14 +1,17 @@
 """Searching a state folder for what must not be in it, in every form in which it could have been written.
 
-A needle is found wherever it stands: in the bytes of a file, in its name, and in the values of Parquet, DuckDB, SQLite and
-gzip files once they are decoded. A file that cannot be decoded is named, never passed over. The page that comes out is
-for a security team: it says what was searched and how, and never shows a needle.
+A needle is found wherever it stands: in the bytes of a file, in the name of a file or folder, in where a link points, and in
+the values of Parquet, DuckDB, SQLite and gzip files once they are decoded. A file that cannot be decoded is named, never
+passed over. The page that comes out is for a security team: it says what was searched and how, and never shows a needle.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import json
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +22,7 @@ from tasc_collector.errors import InputError
 from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.plain_contents import Kind, NotDecodedError, decoded_pieces, kind_of, raw_pieces
 
+_JSON_ESCAPE = re.compile(r"(?<!\\)\\u([0-9a-f]{4})")
 MIN_NEEDLE = 8
 """Shorter needles would be found by chance."""
 
@@ -46,6 +50,8 @@ class Searched:
     left_out: list[Path] = field(default_factory=list)
     links: list[Path] = field(default_factory=list)
     """Symbolic links, which are not followed."""
+    texts: tuple[str, ...] = field(default=(), repr=False)
+    """The needles, so that a name that holds one is not shown with it."""
 
     @property
     def clean(self) -> bool:
@@ -57,16 +63,29 @@ def forms(needle: str) -> dict[str, bytes]:
     """Every form in which a text could have been written, of at least 8 bytes each."""
     raw = needle.encode()
     escaped = json.dumps(needle)[1:-1]
-    url = quote(needle, safe="")
+    url, paths = quote(needle, safe=""), quote(needle)
     found = {
         "raw": raw,
         "UTF-16": needle.encode("utf-16-le"),
+        "UTF-16, big end first": needle.encode("utf-16-be"),
         "hex": raw.hex().encode(),
         "HEX": raw.hex().upper().encode(),
         "URL-coded": url.encode(),
         "URL-coded, lower case": _lower_escapes(url).encode(),
+        "URL-coded, slashes kept": paths.encode(),
+        "URL-coded, slashes kept, lower case": _lower_escapes(paths).encode(),
         "form-coded": quote_plus(needle).encode(),
+        "HTML-escaped": html.escape(needle).encode(),
+        "HTML-escaped, decimal quotes": html.escape(needle)
+        .replace("&quot;", "&#34;")
+        .replace("&#x27;", "&#39;")
+        .encode(),
+        "HTML-escaped, quotes kept": html.escape(needle, quote=False).encode(),
+        "Python text": repr(needle)[1:-1].encode(),
+        "Python bytes": repr(raw)[2:-1].encode(),
         "JSON-escaped": escaped.encode(),
+        "JSON-escaped, slashes too": escaped.replace("/", "\\/").encode(),
+        "JSON-escaped, upper case": _JSON_ESCAPE.sub(lambda found: "\\u" + found[1].upper(), escaped).encode(),
         "JSON-escaped, Unicode kept": json.dumps(needle, ensure_ascii=False)[1:-1].encode(),
         "JSON-escaped, every character": "".join(f"\\u{unit:04x}" for unit in _utf16(needle)).encode(),
         "JSON in JSON": json.dumps(escaped)[1:-1].encode(),
@@ -110,20 +129,25 @@ def search(folders: Iterable[Path], needles: Iterable[str], *, leave_out: Iterab
     Raises:
         InputError: a needle is too short to mean anything, or there is none.
     """
-    wanted = [forms(_long_enough(needle)) for needle in needles]
+    texts = tuple(needles)
+    wanted = [forms(_long_enough(needle)) for needle in texts]
     if not wanted:
         raise InputError("there is nothing to search for", way_out="give texts, one per line, of at least 8 characters")
     skipped = {path.resolve() for path in leave_out}
-    result, files = Searched(len(wanted)), sorted(_files(folders))
+    result, files = Searched(len(wanted), texts=texts), sorted(_files(folders))
     tell = counted("searching files", len(files))
     for path in files:
         if path.is_symlink():
             result.links.append(path)
+            _find(path, (path.name.encode(), os.fsencode(path.readlink())), wanted, result)
         elif path.resolve() in skipped:
             result.left_out.append(path)
+        elif path.is_dir():
+            _find(path, (path.name.encode(),), wanted, result)
         else:
             _search_file(path, wanted, result)
         tell(1)
+    result.hits.sort(key=lambda hit: (str(hit.file), hit.needle, hit.form))
     return result
 
 
@@ -133,14 +157,17 @@ def _search_file(path: Path, wanted: Sequence[Mapping[str, bytes]], result: Sear
     except FileNotFoundError:
         return  # it was replaced while we looked; the folder may be in use
     longest = max(len(value) for spellings in wanted for value in spellings.values())
-    missing = {(number, form): value for number, each in enumerate(wanted, 1) for form, value in each.items()}
     result.files[kind] += 1
     result.size_bytes += size_bytes
-    for piece in _pieces(path, kind, longest, result):
+    _find(path, _pieces(path, kind, longest, result), wanted, result)
+
+
+def _find(path: Path, pieces: Iterable[bytes], wanted: Sequence[Mapping[str, bytes]], result: Searched) -> None:
+    missing = {(number, form): value for number, each in enumerate(wanted, 1) for form, value in each.items()}
+    for piece in pieces:
         for found in [key for key, value in missing.items() if value in piece]:
             del missing[found]
             result.hits.append(Hit(path, *found))
-    result.hits.sort(key=lambda hit: (str(hit.file), hit.needle, hit.form))
 
 
 def _pieces(path: Path, kind: Kind, overlap: int, result: Searched) -> Iterator[bytes]:
@@ -167,7 +194,7 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
         if folder.is_file():
             yield folder
         else:
-            yield from (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+            yield from (path for path in folder.rglob("*") if path.is_file() or path.is_dir() or path.is_symlink())
 
 
 def page(result: Searched, root: Path, *, searched_at: str) -> str:
@@ -193,31 +220,36 @@ def page(result: Searched, root: Path, *, searched_at: str) -> str:
         "|---:|---|",
         *(f"| {result.files[kind]} | {kind} |" for kind in Kind if result.files[kind]),
         "",
-        "Every file was searched as it is, by its name, and decoded where its first bytes say that it is a container; "
-        "the journal, records, logs and reports are plain bytes. Each text was looked for in these forms: "
-        + ", ".join(forms('example \u00e9"\u00bf/?>+ text'))
+        "Every file was searched as it is, by its name and its folders' names, and decoded where its first bytes say that "
+        "it is a container; the journal, records, logs and reports are plain bytes. Each text was looked for in these forms: "
+        + "; ".join(forms('example \u00e9"\u00bf/?>+ text'))
         + ".",
     ]
     for title, found in (
-        ("Found", [f"text {hit.needle}, {hit.form}: {_name(hit.file, root)}" for hit in result.hits]),
+        ("Found", [f"text {hit.needle}, {hit.form}: {_name(hit.file, root, result)}" for hit in result.hits]),
         (
             "Could not be decoded, searched as they are only",
-            [_name(path, root) + " (damaged, or in use: search again)" for path in result.undecoded],
+            [_name(path, root, result) + " (damaged, or in use: search again)" for path in result.undecoded],
         ),
-        ("Left out, as asked", [_name(path, root) for path in result.left_out]),
-        ("Links, not followed", [_name(path, root) for path in result.links]),
+        ("Left out, as asked", [_name(path, root, result) for path in result.left_out]),
+        ("Links, not followed", [_name(path, root, result) for path in result.links]),
     ):
         if found:
             lines += ["", f"## {title}", "", *(f"- {item}" for item in found)]
     lines += [
         "",
         (
-            "What such a search cannot see: an encrypted copy, a text that was cut or reworded, memory, swap, "
-            "and anything outside the folder, such as the operator's own case file."
+            "What such a search cannot see: an encrypted copy, something packed within a packed file, a text that was cut "
+            "or reworded, memory, swap, and anything outside the folder, such as the operator's own case file."
         ),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _name(path: Path, root: Path) -> str:
-    return str(path.relative_to(root)) if path.is_relative_to(root) else path.name
+def _name(path: Path, root: Path, result: Searched) -> str:
+    """The path below the folder, with a number where it holds a needle."""
+    name = os.fsencode(path.relative_to(root) if path.is_relative_to(root) else path.name)
+    for number, text in enumerate(result.texts, 1):
+        for value in forms(text).values():
+            name = name.replace(value, f"[text {number}]".encode())
+    return name.decode(errors="replace")

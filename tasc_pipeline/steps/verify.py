@@ -1,4 +1,8 @@
-"""Checking what a window left, from the first byte of its journal to its published parts, and saying what that proves."""
+"""Checking what a window left, from the first byte of its journal to its published parts, and saying what that proves.
+
+Parquet is derived. As long as a window is not closed, a run that died may have left none of it, or what an earlier run
+published; that is said, and is no damage. What is published must be what was signed in any case.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.verification import StudyTerms, verify_trace
 from tasc_collector.errors import TascError
+from tasc_collector.journal import VerificationReport, journal_exists
 from tasc_collector.journal import verify as verify_journal
 from tasc_collector.signing import PublicKey
 from tasc_collector.wire.records import read_record
@@ -16,13 +21,14 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import LINK, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.collect import run_context
-from tasc_pipeline.steps.collected import Collected, SpoolFailed, read_collected, telling
+from tasc_pipeline.steps.collected import Collected, read_collected, telling
 from tasc_pipeline.steps.metrics import scrapes_digest
 from tasc_pipeline.steps.sampling import device_snapshots_digest
+from tasc_pipeline.steps.spool import SpoolFailed
 from tasc_pipeline.steps.watch import counted
-from tasc_pipeline.warehouse.manifests import window_batches
+from tasc_pipeline.warehouse.manifests import is_published, window_batches
 from tasc_pipeline.warehouse.parquet import equal_rows
-from tasc_pipeline.warehouse.publish import MANIFEST, window_folder
+from tasc_pipeline.warehouse.publish import window_folder
 from tasc_pipeline.warehouse.rows import FROM_JOURNAL, row_batches
 from tasc_pipeline.warehouse.schemas import TABLES
 
@@ -37,6 +43,8 @@ class Finding:
     name: str
     sound: bool
     detail: str
+    way_out: str = "restore the window's files from a backup; nothing was changed"
+    """What to do where it is not sound."""
 
 
 def verify_window(home: Home, window_key: str) -> list[str]:
@@ -45,16 +53,19 @@ def verify_window(home: Home, window_key: str) -> list[str]:
     Raises:
         TascError: the first thing that is not sound.
     """
-    lines = []
-    for finding in findings(home, window_key):
+    return list(proved(home, window_key))
+
+
+def proved(home: Home, window_key: str) -> Iterator[str]:
+    """The lines of ``verify_window``, each as soon as it is proved, so that what is sound is told before what is not.
+
+    Raises:
+        TascError: the first thing that is not sound.
+    """
+    for finding in _findings(home, window_key):
         if not finding.sound:
-            raise TascError(
-                f"{finding.name}: {finding.detail}",
-                where=window_key,
-                way_out="restore the window's files from a backup; nothing was changed",
-            )
-        lines.append(f"{finding.name}: {finding.detail}")
-    return lines
+            raise TascError(f"{finding.name}: {finding.detail}", where=window_key, way_out=finding.way_out)
+        yield f"{finding.name}: {finding.detail}"
 
 
 def findings(home: Home, window_key: str) -> list[Finding]:
@@ -76,6 +87,9 @@ def _findings(home: Home, window_key: str) -> Iterator[Finding]:
     yield Finding("authority", True, f"declaration, plan and {word} are signed and agree; plan {approved.digest}")
     journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
     folder = home.run(approved.collected_as)
+    if not WindowFolder(home, window_key).has(LINK) and not journal_exists(folder):
+        yield Finding("journal", False, "nothing was collected yet", f"run: tasc collect {window_key}")
+        return
     try:
         with telling(approved, "verifying the journal") as each:
             report = verify_journal(folder, run_context(home, approved, ()).binding, journal_key, each=each)
@@ -94,7 +108,7 @@ def _findings(home: Home, window_key: str) -> Iterator[Finding]:
         f"file system {kept.type} is {kept.trust}: {kept.reason}",
     )
     yield _signatures(approved, collected)
-    yield _counts(home, window_key, approved, collected, report.head)
+    yield _counts(home, window_key, approved, collected, report)
     yield from _parts(home, window_key, approved, collected)
 
 
@@ -134,14 +148,17 @@ def _dated(approved: ApprovedPlan, trace: TraceEnvelope) -> None:
     )
 
 
-def _counts(home: Home, window_key: str, approved: ApprovedPlan, collected: Collected, head: str) -> Finding:
+def _counts(
+    home: Home, window_key: str, approved: ApprovedPlan, collected: Collected, report: VerificationReport
+) -> Finding:
     """Planned executions against the signed link, and the manifest that the link names."""
     planned = len(collected.executions) + collected.pending
-    if collected.pending:
-        return Finding("counts", True, f"{planned} planned, {collected.pending} of them not final yet")
     folder = WindowFolder(home, window_key)
     if not folder.has(LINK):
-        return Finding("counts", True, f"{planned} planned, all final; the window is not closed yet")
+        final = f"{collected.pending} of them not final yet" if collected.pending else "all final"
+        return Finding("counts", True, f"{planned} planned, {final}; the window is not closed yet")
+    if not report.sealed:
+        return Finding("counts", False, "the window is closed, and its journal has no seal any more")
     try:
         link = folder.link(approved.ring).record
         manifest = folder.manifest() if link.manifest_digest is not None else None
@@ -157,7 +174,7 @@ def _counts(home: Home, window_key: str, approved: ApprovedPlan, collected: Coll
     adds_up = counts.planned == planned == counts.accepted + counts.not_sent + counts.not_attempted
     same = (link.trace_set_digest, link.journal_head, link.plan_digest, link.declaration_digest) == (
         collected.trace_set_digest,
-        f"sha256:{head}",
+        f"sha256:{report.head}",
         approved.digest,
         approved.declaration.record.digest,
     )
@@ -179,15 +196,30 @@ def _parts(home: Home, window_key: str, approved: ApprovedPlan, collected: Colle
     except TascError as error:
         yield Finding("parquet", False, str(error))
         return
+    closed = WindowFolder(home, window_key).has(LINK)
     others = (name for name in TABLES if name not in {*FROM_JOURNAL, *_BESIDE})
-    names = (*FROM_JOURNAL, *_BESIDE, *(name for name in others if _is_published(home, name, window_key)))
+    names = (*FROM_JOURNAL, *_BESIDE, *(name for name in others if _left(home, name, window_key)))
     tell = counted("comparing tables", len(names))
     for name in names:
-        yield _part(home, name, window_key, collected, signers)
+        if closed or is_published(home.warehouse, name, window_key):
+            yield _part(home, name, window_key, collected, signers, closed=closed)
+        else:
+            yield Finding(f"parquet {name}", True, f"not published yet; {_publishing(window_key)}")
         tell(1)
 
 
-def _part(home: Home, name: str, window_key: str, collected: Collected, signers: Mapping[str, PublicKey]) -> Finding:
+def _left(home: Home, table: str, window_key: str) -> bool:
+    """Whether a table of the window was published, also where its manifest is gone since."""
+    return window_folder(home.warehouse, table, window_key).is_dir() or is_published(home.warehouse, table, window_key)
+
+
+def _publishing(window_key: str) -> str:
+    return f"it is derived from the journal by: tasc settle {window_key}"
+
+
+def _part(
+    home: Home, name: str, window_key: str, collected: Collected, signers: Mapping[str, PublicKey], *, closed: bool
+) -> Finding:
     what = f"parquet {name}"
     published = window_batches(home.warehouse, name, window_key, keys=signers)
     try:
@@ -198,6 +230,8 @@ def _part(home: Home, name: str, window_key: str, collected: Collected, signers:
         raise
     except TascError as error:
         return Finding(what, False, str(error))
+    if rows is None and not closed:
+        return Finding(what, True, f"as signed, by a run before the journal grew; {_publishing(window_key)}")
     if rows is None:
         return Finding(what, False, "differs from the journal")
     return Finding(what, True, f"{rows} rows, equal to the journal")
@@ -215,7 +249,3 @@ def _part_signers(home: Home, window_key: str, approved: ApprovedPlan) -> dict[s
         if key.role == "collector"
         and (key.revoked_at is None or (closed_at is not None and closed_at < key.revoked_at))
     }
-
-
-def _is_published(home: Home, table: str, window_key: str) -> bool:
-    return (window_folder(home.warehouse, table, window_key) / MANIFEST).exists()

@@ -35,6 +35,9 @@ def described() -> Iterator[str]:
         by_itself = "-" if node.automation_condition is None else node.automation_condition.get_label()
         yield f"asset {key.to_user_string()}: {node.group_name}; {kinds}; {owners}; {parts}; code {node.code_version}"
         yield f"    from {deps}; by itself: {by_itself}"
+        names = ", ".join(column.name for column in node.metadata["dagster/column_schema"].columns)
+        table = node.metadata.get("dagster/table_name")
+        yield f"    shows {names}" if table is None else f"    writes the table {table}"
         for check in sorted(graph.get_check_keys_for_assets({key}), key=lambda item: item.name):
             yield f"    check {check.name}: {'blocks' if graph.get(check).blocking else 'warns'}"
     repository = defs.get_repository_def()
@@ -63,21 +66,21 @@ def test_every_asset_says_what_it_is_and_where_its_code_is() -> None:
     for key in graph.get_all_asset_keys():
         node, name = graph.get(key), key.to_user_string()
         assert node.description and node.owners and node.group_name != "default", name
-        if node.is_materializable:
-            assert node.kinds and node.code_version, name
-            references = node.metadata["dagster/code_references"]
-            assert isinstance(references, dg.CodeReferencesMetadataValue)
-            assert Path(references.code_references[0].file_path).is_file(), name  # type: ignore[union-attr]
+        assert node.kinds and node.code_version, name
+        references = node.metadata["dagster/code_references"]
+        assert isinstance(references, dg.CodeReferencesMetadataValue)
+        assert Path(references.code_references[0].file_path).is_file(), name  # type: ignore[union-attr]
 
 
-def test_an_asset_that_writes_a_table_shows_its_columns() -> None:
+def test_every_asset_shows_its_columns_and_one_that_writes_a_table_names_it() -> None:
     graph = defs.resolve_asset_graph()
     tables = {}
     for key in graph.get_all_asset_keys():
         metadata = graph.get(key).metadata
-        if "dagster/column_schema" in metadata:
+        columns = metadata["dagster/column_schema"].columns
+        assert columns and all(column.description and column.type != "string" for column in columns), key
+        if "dagster/table_name" in metadata:
             tables[key.to_user_string()] = metadata["dagster/table_name"]
-            assert all(column.description for column in metadata["dagster/column_schema"].columns)
     assert tables == {
         "accepted_traces": "traces",
         "assessments": "decisions",

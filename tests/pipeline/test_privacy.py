@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import bz2
 import gzip
+import html
+import io
 import json
+import lzma
 import os
 import sqlite3
 import subprocess
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import closing
@@ -66,6 +71,13 @@ AWKWARD = 'an "awkward" caf\u00e9/?&=+\\ line'
 """Every coding changes something in it."""
 
 
+def zipped(data: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("notes.txt", data)
+    return packed.getvalue()
+
+
 def written(text: str, before: bytes) -> dict[str, bytes]:
     """The text as other programs write it, after some bytes of theirs."""
     raw = before + text.encode()
@@ -77,12 +89,24 @@ def written(text: str, before: bytes) -> dict[str, bytes]:
         "base64-end": base64.b64encode(raw),
         "base64url": base64.urlsafe_b64encode(raw + b"tail"),
         "url": before + quote(text, safe="").encode(),
+        "url-path": before + quote(text).encode(),
+        "html": before + html.escape(text).encode(),
+        "html-markup": before + html.escape(text).replace("&quot;", "&#34;").encode(),
+        "svg": before + html.escape(text, quote=False).encode(),
+        "python-text": repr(before.decode() + text).encode(),
+        "python-bytes": repr(raw).encode(),
         "form": before + urlencode({"q": text}).encode(),
         "json": json.dumps({"q": before.decode() + text}).encode(),
+        "json-slashes": json.dumps({"q": text}).replace("/", "\\/").encode(),
+        "json-upper": json.dumps({"q": text}).replace("\\u00e9", "\\u00E9").encode(),
         "json-unicode": json.dumps({"q": text}, ensure_ascii=False).encode(),
         "json-in-json": json.dumps(json.dumps({"q": text})).encode(),
         "gzip": gzip.compress(raw),
+        "bzip2": bz2.compress(raw),
+        "xz": lzma.compress(raw),
+        "zip": zipped(raw),
         "utf16": text.encode("utf-16-le"),
+        "utf16-big": text.encode("utf-16-be"),
     }
 
 
@@ -98,6 +122,17 @@ def test_every_form_of_a_needle_is_found(tmp_path: Path, before: bytes, text: st
 def test_a_name_of_a_file_is_searched(tmp_path: Path) -> None:
     (tmp_path / f"{PROMPT}.txt").write_bytes(b"")
     assert [hit.form for hit in scan([tmp_path], [PROMPT])] == ["raw"]
+
+
+def test_names_of_folders_and_where_links_point_are_searched(tmp_path: Path) -> None:
+    (tmp_path / "outer" / f"of-{PROMPT}").mkdir(parents=True)
+    (tmp_path / "outer" / "to").symlink_to(f"/nowhere/{ANSWER}")
+    (tmp_path / f"link-{ANSWER}").symlink_to("outer")
+    found = {(hit.file.relative_to(tmp_path).as_posix(), hit.needle) for hit in scan([tmp_path], [PROMPT, ANSWER])}
+    assert found == {(f"outer/of-{PROMPT}", 1), ("outer/to", 2), (f"link-{ANSWER}", 2)}
+    text = page(search([tmp_path], [PROMPT, ANSWER]), tmp_path, searched_at="2026-11-29T12:00:00.000Z")
+    assert "- text 1, raw: outer/of-[text 1]\n- text 2, raw: outer/to\n" in text
+    assert PROMPT not in text and ANSWER not in text
 
 
 def test_a_needle_across_two_pieces_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +197,10 @@ def test_a_container_that_cannot_be_decoded_is_named_and_the_search_is_incomplet
     for name, start in (("a.parquet", b"PAR1"), ("b.duckdb", b"\0" * 8 + b"DUCK"), ("c.db", b"SQLite format 3\0")):
         (tmp_path / name).write_bytes(start + b"damaged" * 100)
     (tmp_path / "d.gz").write_bytes(gzip.compress(b"text" * 1000)[:-20])
+    (tmp_path / "e.zip").write_bytes(zipped(b"text" * 1000)[:-20])
+    (tmp_path / "f.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"packed" * 10)
     result = search([tmp_path], [PROMPT])
-    assert [path.name for path in result.undecoded] == ["a.parquet", "b.duckdb", "c.db", "d.gz"]
+    assert [path.name for path in result.undecoded] == ["a.parquet", "b.duckdb", "c.db", "d.gz", "e.zip", "f.zst"]
     assert not result.clean
     text = page(result, tmp_path, searched_at="2026-11-29T12:00:00.000Z")
     assert "**INCOMPLETE**" in text and "- b.duckdb (damaged, or in use: search again)" in text

@@ -39,7 +39,8 @@ HEAD = """# Analysis in SQL
 
 Every window leaves Parquet, and DuckDB views over it. Nothing here holds a prompt, an answer, an address or a secret.
 
-Four ways in; each only reads, and none blocks a run or is blocked by one:
+Four ways in; none blocks a run or is blocked by one. The views only read. SQL of your own may read and write files of your own
+(`read_csv`, `COPY`), as everywhere in DuckDB:
 
 ```sh
 tasc sql                                  # a prompt on the views

@@ -11,7 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tasc_collector.errors import InputError
+from tasc_collector.errors import Category, DispatchState, InputError, TransportError
+from tasc_collector.transport.check import CheckStep
 from tasc_pipeline.cli import endpoints, smoke
 from tasc_pipeline.home import Home
 from tests.support.calls import policy_for
@@ -121,6 +122,54 @@ def test_egress_looks_public_names_up_where_that_is_asked_for(egress: Callable[.
     assert "93.184.216.34, 2606:2800::1" in row
     [row] = [line for line in egress().splitlines() if "api.example.com" in line]
     assert "every public answer of" in row
+
+
+def test_egress_leaves_out_what_is_not_found_or_would_be_refused(
+    egress: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_found(name: str, port: int) -> list[str]:
+        raise TransportError("resolve-failed", DispatchState.NOT_SENT, Category.TRANSPORT)
+
+    async def private(name: str, port: int) -> list[str]:
+        return ["93.184.216.34", "10.0.0.1"]
+
+    for lookup in (not_found, private):
+        monkeypatch.setattr(endpoints, "lookup", lookup)
+        lines = egress("--systemd", "--resolve").splitlines()
+        assert lines[-1].startswith("# api.example.com:443 is a public name")
+        assert "IPAddressAllow=1.1.1.1/32" in lines
+        assert "10.0.0.1" not in "".join(lines)
+
+
+def test_a_check_of_a_study_walks_to_both_servers_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    app = app_with(endpoints)
+    with world(tmp_path, cases=1, warm_up=0) as made:
+        monkeypatch.setenv("TASC_HOME", str(made.home.root))
+        open_ = CliRunner().invoke(app, ["endpoints", "check", "--study", "first"])
+        one = CliRunner().invoke(app, ["endpoints", "check", "candidate"])
+    closed = CliRunner().invoke(app, ["endpoints", "check"])
+    assert (open_.exit_code, one.exit_code, closed.exit_code) == (0, 0, 1)
+    assert open_.stdout.count("literal loopback, allowed by localMode") == 2
+    assert one.stdout.count("literal loopback, allowed by localMode") == 1
+    assert "connect-refused" in closed.stdout
+
+
+def test_a_check_shows_brackets_of_an_address_or_of_a_certificates_name_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    details = ("https://[fd12::1]:8443 (address)", "issued by [/b] [red]x, ends 2030-01-01, in 9 days (soon)")
+
+    async def checked(what: object, **also: object) -> tuple[CheckStep, ...]:
+        return tuple(CheckStep("step", good=True, detail=detail) for detail in details)
+
+    study = SimpleNamespace(
+        policy=SimpleNamespace(record=policy_for("https://api.example.com")), extension=None, endpoints={}
+    )
+    monkeypatch.setattr(endpoints, "check_endpoint", checked)
+    monkeypatch.setattr(endpoints, "_one_study", lambda study_id: study)
+    monkeypatch.setattr(endpoints, "home", lambda: SimpleNamespace(keys=None))
+    shown = CliRunner().invoke(app_with(endpoints), ["endpoints", "check"]).stdout
+    assert all(detail in shown for detail in details)
 
 
 def test_egress_for_kubernetes_is_a_network_policy(egress: Callable[..., str]) -> None:

@@ -41,6 +41,15 @@ def test_a_command_without_a_state_folder_says_how_to_make_one(tmp_path: Path) -
         refused(run(tmp_path / "none", "status"), "there is no state folder", "run: tasc init")
 
 
+@pytest.mark.parametrize("command", ["verify", "assess", "report", "collect", "settle", "launch"])
+def test_a_key_that_was_never_sealed_is_not_called_damaged(tmp_path: Path, command: str) -> None:
+    home = tmp_path / "home"
+    tasc(home, "init")
+    done = tasc(home, command, "mistyped.r01-00000000")
+    refused(done, "mistyped.r01-00000000: no window with this key was sealed", "run: tasc status")
+    assert "backup" not in done.stderr
+
+
 def test_init_is_repeatable_and_private(tmp_path: Path) -> None:
     home = tmp_path / "home"
     first = tasc(home, "init")

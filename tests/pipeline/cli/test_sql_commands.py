@@ -67,6 +67,32 @@ def test_a_query_from_a_pipe_and_to_a_parquet_file(tasc, tmp_path: Path) -> None
     assert pq.read_table(tmp_path / "w.parquet").num_rows == 2
 
 
+def test_a_window_that_is_not_there_or_that_the_query_does_not_ask_about_is_refused(tasc, tmp_path: Path) -> None:
+    unknown = tasc("sql", "@latency", "--window", "nobody.r01-00000000", "--parquet", str(tmp_path / "w.parquet"))
+    assert isinstance(unknown.exception, InputError)
+    assert str(unknown.exception).startswith(
+        f"nobody.r01-00000000: nothing is published for this window -> choose one of {KEY}"
+    )
+    assert not list(tmp_path.iterdir())
+    ignored = tasc("sql", "SELECT count(*) FROM traces", "--window", KEY)
+    assert "this query does not ask about one window" in str(ignored.exception) and not ignored.stdout
+    asked = "SELECT count(*) AS n FROM traces WHERE window_key = getvariable('window_key')"
+    assert tasc("sql", asked, "--window", KEY, "--csv").stdout == "n\n160\n"
+
+
+@pytest.mark.parametrize("nothing", ["", ";", "-- a comment"])
+def test_a_text_without_a_query_is_refused(tasc, nothing: str, tmp_path: Path) -> None:
+    for words in ([], ["--csv"], ["--parquet", str(tmp_path / "none.parquet")]):
+        ran = tasc("sql", *words, typed=nothing)
+        assert isinstance(ran.exception, InputError) and " -> " in str(ran.exception), ran.exception
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_result_has_one_form(tasc, tmp_path: Path) -> None:
+    ran = tasc("sql", "SELECT 1", "--csv", "--parquet", str(tmp_path / "one.parquet"))
+    assert "choose --csv or --parquet" in str(ran.exception) and not list(tmp_path.iterdir())
+
+
 def test_questions_are_listed_with_what_they_ask(tasc) -> None:
     ran = tasc("sql", "--list")
     assert "@itl-by-length-and-hour" in ran.stdout

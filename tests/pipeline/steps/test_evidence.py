@@ -33,10 +33,14 @@ from tasc_pipeline.steps.evidence_signing import Evaluator, sign_scores
 from tasc_pipeline.steps.evidence_tables import publish_evidence
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.steps.lm_eval import import_samples
+from tasc_pipeline.steps.notices import signer_of
 from tasc_pipeline.steps.watch import watching
-from tasc_pipeline.warehouse.database import connect
+from tasc_pipeline.warehouse.compaction import compact
+from tasc_pipeline.warehouse.database import build_views, connect
 from tasc_pipeline.warehouse.manifests import read_window
+from tasc_pipeline.warehouse.publish import publish, window_folder
 from tasc_pipeline.warehouse.report_data import HarnessScore, load
+from tasc_pipeline.warehouse.schemas import TRACES
 from tests.support.decision_world import STUDY, DecisionWorld, decision_world
 from tests.support.window import now
 
@@ -295,6 +299,9 @@ def test_csv_rows_become_the_same_evidence_as_json_lines(bench: Bench) -> None:
         ({"trace_id": "FIRST", "score": 1.5}, "a score is a number from 0 to 1"),
         ({"trace_id": "FIRST", "score": "NaN"}, "a score is a number from 0 to 1"),
         ({"trace_id": "FIRST", "score": True}, "a score is a number from 0 to 1"),
+        ({"trace_id": "FIRST", "score": "0_1"}, "a score is a number from 0 to 1"),
+        ({"trace_id": "FIRST", "score": "\u0661"}, "a score is a number from 0 to 1"),
+        ({"trace_id": "FIRST", "outcome": "missing", "reason_code": "Not a word"}, "outcome.reasonCode"),
         ({"trace_id": "FIRST", "score": 0.5, "comment": "good"}, "this column is not signed"),
         ({"trace_id": "FIRST", "outcome": "missing"}, "an outcome"),
         ({"trace_id": "FIRST", "outcome": "missing", "reason_code": "none", "score": 1}, "an outcome"),
@@ -311,6 +318,39 @@ def test_a_row_that_cannot_be_signed_names_itself(bench: Bench, row: dict[str, A
     with pytest.raises(InputError, match=message) as found:
         sign_scores(bench.traces, rows, signer)
     assert "rows.jsonl line 2" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("trace_id\nFIRST\n", "line 1: score: the header lacks this column"),
+        ("FIRST,0.5\n", "line 1: FIRST: this column is not signed"),
+        ("score\n0.5\n", "line 1: trace_id: the header lacks this column"),
+        ("trace_id,score,score\nFIRST,0.5,0.9\n", "line 1: score: the header names this column twice"),
+        ("trace_id,score,comment\n", "line 1: comment: this column is not signed"),
+        ("trace_id,score\n", "there is no row in it"),
+        ("", "line 1: trace_id: the header lacks this column"),
+    ],
+)
+def test_a_table_whose_header_is_wrong_or_that_has_no_row_is_not_signed(bench: Bench, text: str, message: str) -> None:
+    first = bench.traces[0].record.trace_id
+    rows = bench.folder / "scores.csv"
+    rows.write_text(text.replace("FIRST", first))
+    signer = Evaluator(bench.protocol, bench.world.evaluator_key, "scorer-1", format_timestamp(bench.now))
+    with pytest.raises(InputError) as found:
+        sign_scores(bench.traces, rows, signer)
+    assert message.replace("FIRST", first[:64]) in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["Scores.CSV", "scores.jsonl"])
+def test_a_byte_order_mark_is_no_part_of_the_scores(bench: Bench, name: str) -> None:
+    first = bench.traces[0].record.trace_id
+    rows = bench.folder / name
+    table = f"trace_id,score\n{first},0.25\n"
+    rows.write_text(table if name.endswith("CSV") else json.dumps({"trace_id": first, "score": 0.25}), "utf-8-sig")
+    signer = Evaluator(bench.protocol, bench.world.evaluator_key, "scorer-1", format_timestamp(bench.now))
+    (line,) = sign_scores(bench.traces, rows, signer).lines
+    assert orjson.loads(line)["outcome"]["score"] == 0.25
 
 
 def test_a_key_that_the_protocol_does_not_pin_signs_nothing(bench: Bench) -> None:
@@ -375,3 +415,12 @@ def test_the_asset_counts_pieces_by_status(bench: Bench) -> None:
     watermark = bench.world.home.window(bench.window_key) / "declaration.json"
     assert shown["as_of"] == orjson.loads(watermark.read_bytes())["ingestionWatermark"]
     assert str(shown["evaluator_set_digest"]).startswith("sha256:")
+
+
+def test_a_window_that_was_compacted_long_ago_still_takes_evidence(bench: Bench) -> None:
+    signer, table = signer_of(bench.home), "traces"
+    publish(bench.home.warehouse, table, "a.r01-00000000", TRACES.empty(), sign=signer, clock=now)
+    compact(bench.home.warehouse, table, sign=signer, clock=now)
+    build_views(bench.home.root, clock=lambda: now() + timedelta(hours=25))
+    assert not window_folder(bench.home.warehouse, table, bench.window_key).exists()
+    assert bench.add(bench.signed()).new == len(bench.traces)

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from tasc_collector.shadow.progress import Snapshot
+from tasc_collector.shadow.progress import STARTS_IN, Snapshot
 from tasc_pipeline.cli import show_progress
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.instance import add_partition, instance_of
@@ -239,6 +239,17 @@ def test_without_a_terminal_a_line_comes_even_while_one_step_takes_long(monkeypa
     said = spoken.getvalue().splitlines()
     assert said[0].startswith("publishing 3/8")
     assert "(nothing new for" in said[-1]
+
+
+def test_without_a_terminal_a_run_that_waits_for_its_window_says_at_once_how_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spoken = Spoken()
+    monkeypatch.setattr(show_progress, "err", lambda: Console(file=spoken, width=100))
+    with show_progress.terminal_progress() as show:
+        for left_s in (42, 41, 40):
+            show(Snapshot(0, 12, 0, {STARTS_IN: left_s}, 0.0))
+        assert spoken.getvalue().splitlines() == ["0/12  starts in s 42"]
 
 
 def test_on_a_terminal_the_line_goes_back_to_the_work_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

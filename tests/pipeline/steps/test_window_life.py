@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tasc_collector.contract_servers import Behaviour
-from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized, SignatureError
+from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized, SignatureError, TascError
 from tasc_pipeline.home.windows import APPROVAL, DECLARATION, LINK, MANIFEST, PLAN, REPORT
 from tasc_pipeline.steps import assess, close, collect, plan, seal, verify
-from tasc_pipeline.warehouse.database import connect
+from tasc_pipeline.steps.catalogue import publish_catalogue
+from tasc_pipeline.steps.export import export_traces
+from tasc_pipeline.steps.notices import signer_of
+from tasc_pipeline.warehouse.database import build_views, connect
+from tasc_pipeline.warehouse.errors import PartCorruptError
+from tasc_pipeline.warehouse.manifests import published
+from tasc_pipeline.warehouse.publish import publish
+from tasc_pipeline.warehouse.schemas import TABLES
 from tests.support.window import QUICK, World, now, world
 
 
@@ -193,6 +201,38 @@ def test_a_dry_run_writes_nothing(made: World) -> None:
     assert not (made.home.window(key) / PLAN).exists()
 
 
+def test_publishing_compacts_what_is_due_and_a_compacted_window_is_verified_in_every_table(made: World) -> None:
+    key, signer = made.approved_window(), signer_of(made.home)
+    for name, table in TABLES.items():
+        for number in range(3):
+            publish(made.home.warehouse, name, f"a{number}.r01-00000000", table.empty(), sign=signer, clock=now)
+    collect.collect(made.home, key, show=nothing)
+    collect.publish(made.home, key)
+    close.close(made.home, key)
+    assess.assess(made.home, key)
+    before = verify.verify_window(made.home, key)
+    publish_catalogue(made.home)
+    build_views(made.home.root, clock=lambda: now() + timedelta(hours=25))
+    left = {path.parent.parent.name for path in made.home.warehouse.glob(f"*/window_key={key}/part-*")}
+    assert left == set(), "every table of this window was compacted"
+    assert len(published(made.home.warehouse, "gates").compacted) == 1
+    assert verify.verify_window(made.home, key) == before and any("gates" in line for line in before)
+
+
+def test_damage_to_another_windows_part_keeps_no_window_from_being_published(made: World) -> None:
+    key, signer = made.approved_window(), signer_of(made.home)
+    for number in range(3):
+        other = f"a{number}.r01-00000000"
+        part = publish(made.home.warehouse, "traces", other, TABLES["traces"].empty(), sign=signer, clock=now)
+    path = made.home.warehouse / "traces" / f"window_key={other}" / part.file
+    path.write_bytes(path.read_bytes() + b"0")
+    collect.collect(made.home, key, show=nothing)
+    assert collect.publish(made.home, key).rows["traces"] == 12
+    assert published(made.home.warehouse, "traces").compacted == ()
+    with pytest.raises(PartCorruptError, match="the part is not the one that was published"):
+        publish_catalogue(made.home)
+
+
 def test_a_flipped_bit_in_a_part_is_found(made: World) -> None:
     key = finished(made)
     part = next(made.home.warehouse.glob(f"traces/window_key={key}/part-*.parquet"))
@@ -201,6 +241,42 @@ def test_a_flipped_bit_in_a_part_is_found(made: World) -> None:
     part.write_bytes(data)
     broken = [finding.name for finding in verify.findings(made.home, key) if not finding.sound]
     assert broken == ["parquet traces"]
+
+
+def test_of_a_window_that_nobody_collected_verify_and_export_say_the_command(made: World) -> None:
+    key = made.approved_window(lead_s=600)
+    with pytest.raises(TascError, match=f"nothing was collected yet -> run: tasc collect {key}$"):
+        verify.verify_window(made.home, key)
+    with pytest.raises(InputError, match=f"nothing was collected of this window -> run: tasc collect {key}$"):
+        list(export_traces(made.home, key))
+
+
+@pytest.mark.parametrize(
+    ("file", "finding"),
+    [("runs/{}/seal.json", "counts"), ("warehouse/receipts/window_key={}/manifest.json", "parquet receipts")],
+)
+def test_what_a_closed_window_lost_is_found(made: World, file: str, finding: str) -> None:
+    key = finished(made)
+    (made.home.root / file.format(key)).unlink()
+    assert [item.name for item in verify.findings(made.home, key) if not item.sound] == [finding]
+
+
+def test_parquet_that_a_run_never_came_to_publish_is_no_damage(made: World) -> None:
+    key, lines = made.approved_window(), made.prompts.read_text().splitlines(keepends=True)
+    made.prompts.write_text("".join(lines[:2]))
+    assert collect.collect(made.home, key, show=nothing).status == "partial"
+    told = verify.verify_window(made.home, key)
+    assert "12 planned, 8 of them not final yet" in told[3]
+    assert {line.split("; ")[0].split(": ")[1] for line in told[4:]} == {"not published yet"}
+    collect.publish(made.home, key)
+    made.prompts.write_text("".join(lines))
+    assert collect.collect(made.home, key, show=nothing).status == "complete"
+    told = verify.verify_window(made.home, key)
+    assert told[4] == (
+        f"parquet traces: as signed, by a run before the journal grew; it is derived from the journal by: tasc settle {key}"
+    )
+    collect.publish(made.home, key)
+    assert verify.verify_window(made.home, key)[4] == "parquet traces: 12 rows, equal to the journal"
 
 
 def test_streams_of_ollama_are_collected_as_newline_delimited_json(tmp_path: Path) -> None:

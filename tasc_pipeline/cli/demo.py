@@ -38,6 +38,8 @@ def demo(
     port: Annotated[
         int | None,
         typer.Option(
+            min=0,
+            max=65_534,
             help=f"First of two ports on loopback; 0 for any two that are free. Without it {servers.CHAMPION.port}, or "
             "any where that is in use. A study that is there keeps its ports.",
             show_default=False,

@@ -47,6 +47,7 @@ class Findings:
 def sentence(findings: Findings) -> str:
     """Verdict, its reasons, the figures that made it, what is unknown, and what was not equal."""
     text = _OPENINGS[findings.verdict].format(candidate=findings.candidate, champion=findings.champion)
+    text += f" in {', '.join(_worse(findings))}" if findings.verdict == "worse" else ""
     text += f" ({'; '.join(findings.reasons)})" if findings.reasons else ""
     figures = [_ratio(result) for result in findings.ratios if _told(result)]
     text += ": " + ", ".join([*figures, _failures(findings.failures)])
@@ -100,6 +101,13 @@ def floor_text(floor: float | None) -> str:
         return "unavailable"
     percent = 100 * floor
     return f"±{percent:,.0f} %" if percent >= _WHOLE_PERCENT else f"±{percent:.2g} %"
+
+
+def _worse(findings: Findings) -> list[str]:
+    """The figures that made the verdict ``worse``, and no others."""
+    named: list[tuple[str, RatioResult | FailureResult]] = [("failures", findings.failures)]
+    named[:0] = [(figure_name(result), result) for result in findings.ratios if result.deciding]
+    return [name for name, result in named if result.joint_low is not None and result.joint_low > result.margin]
 
 
 def _told(result: RatioResult) -> bool:

@@ -27,7 +27,7 @@ from tasc_pipeline.control.observations import Observation, ordered
 from tasc_pipeline.control.sentences import NAMES
 from tasc_pipeline.control.summaries import counts_of, missing_words, profile_summary, timing_warnings
 
-ENGINE = "tasc-comparison-engine-3"
+ENGINE = "tasc-comparison-engine-4"
 
 
 @dataclass(frozen=True, slots=True)

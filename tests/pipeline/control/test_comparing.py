@@ -52,7 +52,7 @@ def test_a_ten_per_cent_ttft_regression_is_found() -> None:
     assert _ratio(result, "ttft").estimate == pytest.approx(1.10, abs=0.01)
     assert _ratio(result, "ttft").verdict == "worse"
     assert _ratio(result, "tpot").verdict == "no-worse"
-    assert result.sentence.startswith("candidate is worse than champion: TTFT 1.10x (")
+    assert result.sentence.startswith("candidate is worse than champion in TTFT: TTFT 1.10x (")
 
 
 @pytest.mark.parametrize("seed", [2, 3, 4])

@@ -171,7 +171,7 @@ def child(made: World, recipe: str) -> subprocess.Popen[str]:
 
 def test_sigterm_while_a_window_is_collected_drains_and_stops_the_engine(made: World, engines: Engines) -> None:
     authorized(made.home, **CANARY)  # type: ignore[arg-type]
-    slow = replace(QUICK, ttft_ms=150)
+    slow = replace(QUICK, ttft_ms=1_000)
     made.champion.behaviour = made.candidate.behaviour = slow
     recipe, seen = started(engines)
     process = child(made, recipe)

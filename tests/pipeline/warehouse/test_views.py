@@ -205,5 +205,5 @@ def test_a_part_of_a_newer_schema_is_refused_and_an_older_one_read_by_name(tmp_p
 
 
 def test_no_warehouse_is_one_clear_message(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no warehouse here -> name the state folder with --home"):
+    with pytest.raises(InputError, match="there is no warehouse here -> name the state folder with TASC_HOME"):
         connect(tmp_path)

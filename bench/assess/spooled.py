@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from tasc_collector.canonical import canonical_bytes
-from tasc_collector.contracts.base import Parsed
-from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_pipeline.control.engine_v2_dataset import Sources
 from tasc_pipeline.control.joined_rows import Evidence, Executions
 from tasc_pipeline.control.stored import StoredReceipts, StoredTraces, Text
@@ -27,39 +25,35 @@ TIMELINE = b"0" * 2_500
 """As long as a timeline of a hundred token events."""
 
 
-class SpooledTraces(StoredTraces):
-    """Envelopes in a spool."""
+class _Spooled:
+    """Records in a spool, each of which reads as the same one.
 
-    def __init__(self, spool: Spool, spans: Spans, record: Parsed[TraceEnvelope]) -> None:
+    Args:
+        spool: where their bytes lie.
+        spans: of each.
+        record: what is handed out where a record is asked for.
+    """
+
+    def __init__(self, spool: Spool, spans: Spans, record: Any) -> None:  # Any: an envelope or a receipt
         self._spool, self._spans, self._record = spool, spans, record
 
     def __len__(self) -> int:
         return len(self._spans)
 
-    def __getitem__(self, index: Any) -> Any:  # Any: an index gives an envelope, a slice a list of them
+    def __getitem__(self, index: Any) -> Any:  # Any: an index gives a record, a slice a list of them
         return self._record if isinstance(index, int) else [self._record] * len(self._spans[index])
 
     def canonical(self, places: Sequence[int]) -> Sequence[Text]:
-        """The canonical bytes of the envelopes at these places."""
+        """The canonical bytes of the records at these places."""
         return self._spool.get_many(self._spans[places])
 
 
-class SpooledReceipts(StoredReceipts):
+class SpooledTraces(_Spooled, StoredTraces):
+    """Envelopes in a spool."""
+
+
+class SpooledReceipts(_Spooled, StoredReceipts):
     """Checked evidence in a spool."""
-
-    def __init__(self, spool: Spool, spans: Spans) -> None:
-        self._spool, self._spans = spool, spans
-        self._receipt = receipt(trace("case-0000000", CHAMPION), 0.123456789)
-
-    def __len__(self) -> int:
-        return len(self._spans)
-
-    def __getitem__(self, index: Any) -> Any:  # Any: an index gives a receipt, a slice a list of them
-        return self._receipt if isinstance(index, int) else [self._receipt] * len(self._spans[index])
-
-    def canonical(self, places: Sequence[int]) -> Sequence[Text]:
-        """The canonical bytes of the evidence at these places."""
-        return self._spool.get_many(self._spans[places])
 
 
 def spooled(executions: Executions, evidence: Evidence, folder: Path) -> Sources:
@@ -80,12 +74,13 @@ def spooled(executions: Executions, evidence: Evidence, folder: Path) -> Sources
         traces.put(TIMELINE)
         envelopes[place] = traces.put(texts[outcomes[place]])
     scores = np.zeros((len(evidence), 2), dtype=np.int64)
-    text = canonical_bytes(receipt(succeeded, 0.123456789).evidence.to_json())
+    scored = receipt(succeeded, 0.123456789)
+    text = canonical_bytes(scored.evidence.to_json())
     for place in np.lexsort((evidence.profile_id, evidence.replicate_id, evidence.case_id)).tolist():
         scores[place] = receipts.put(text)
     return Sources(
         ProtocolTerms.of(PROTOCOL),
         SpooledTraces(traces, envelopes, succeeded),
-        SpooledReceipts(receipts, scores),
+        SpooledReceipts(receipts, scores, scored),
         SNAPSHOT,
     )

@@ -162,8 +162,7 @@ _UNREADABLE = (
     zlib.error,
     lzma.LZMAError,
     zipfile.BadZipFile,
-    RuntimeError,  # an encrypted member
-    NotImplementedError,  # a member's compression that Python does not know
+    RuntimeError,  # an encrypted member, or a compression that Python does not know
     pa.ArrowException,
     duckdb.Error,
     sqlite3.Error,

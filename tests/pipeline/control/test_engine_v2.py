@@ -8,11 +8,10 @@ import orjson
 import pytest
 
 from tasc_collector.canonical import canonical_bytes, digest, sha256_hex
-from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.decision import AssessmentDecision, CandidateAssessment
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EvaluatorEvidence
-from tasc_collector.contracts.evidence_trust import EvidenceReceipt, EvidenceStatus
+from tasc_collector.contracts.evidence_trust import EvidenceStatus
 from tasc_collector.contracts.manifest import CapacityReported, CapacityUnavailable, WindowManifest, membership_digest
 from tasc_collector.contracts.policy import control_policy, policy_space
 from tasc_collector.errors import InputError
@@ -293,8 +292,10 @@ def test_the_table_is_hashed_as_the_canonical_json_that_it_is() -> None:
     ]
 
 
-class _Traces(StoredTraces):
-    def __init__(self, held: Sequence[Parsed[TraceEnvelope]]) -> None:
+class _Held:
+    """Records that are at hand, in the place of those of a spool."""
+
+    def __init__(self, held: Sequence[Any]) -> None:
         self.held = held
 
     def __len__(self) -> int:
@@ -303,20 +304,13 @@ class _Traces(StoredTraces):
     def __getitem__(self, index: Any) -> Any:
         return self.held[index]
 
+
+class _Traces(_Held, StoredTraces):
     def canonical(self, places: Sequence[int]) -> Sequence[Text]:
         return [memoryview(canonical_bytes(self.held[place].value)) for place in places]
 
 
-class _Receipts(StoredReceipts):
-    def __init__(self, held: Sequence[EvidenceReceipt]) -> None:
-        self.held = held
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.held[index]
-
+class _Receipts(_Held, StoredReceipts):
     def canonical(self, places: Sequence[int]) -> Sequence[Text]:
         return [memoryview(canonical_bytes(self.held[place].evidence.to_json())) for place in places]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -57,3 +58,17 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     yield
+
+
+@pytest.fixture(autouse=True)
+def no_context_left_open() -> Iterator[None]:
+    """Fail the test that leaves a Dagster context open.
+
+    Dagster keeps the storage of the newest open instance in a variable of the process. After a context that nobody
+    closed it stays there, and once that instance is collected every later test that resolves definitions fails.
+    """
+    yield
+    states = sys.modules.get("dagster._core.storage.defs_state.base")
+    if states is not None and states._current_storage.get() is not None:
+        states._current_storage.set(None)
+        raise AssertionError("a Dagster context was left open -> build it in a with statement")

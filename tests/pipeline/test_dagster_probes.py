@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -374,12 +375,7 @@ def test_schedules_and_sensor_are_off_and_only_the_authorized_one_requests_canar
 
 
 def test_the_schedule_requests_one_run_per_study(made: World) -> None:
-    with instance_of(made.home) as instance:
-        context = dg.build_schedule_context(
-            instance=instance,
-            scheduled_execution_time=datetime(2026, 3, 1, 6, 17, tzinfo=UTC),
-            resources={"state": StateFolder()},
-        )
+    with scheduled(made.home, datetime(2026, 3, 1, 6, 17, tzinfo=UTC)) as context:
         [request] = list(passive_probes(context))
     assert request.run_key == "first:20260301T0617"
     assert request.run_config["ops"] == {"probe_study_passively": {"config": {"study": "first", "valid_hours": 24.0}}}
@@ -404,13 +400,19 @@ def test_the_check_of_receipts_is_on_by_itself_every_hour_because_it_only_reads(
     assert isinstance(skipped, dg.SkipReason)
 
 
+@contextmanager
+def scheduled(home: Home, moment: datetime) -> Iterator[dg.ScheduleEvaluationContext]:
+    with (
+        instance_of(home) as instance,
+        dg.build_schedule_context(
+            instance=instance, scheduled_execution_time=moment, resources={"state": StateFolder()}
+        ) as context,
+    ):
+        yield context
+
+
 def checks_asked(home: Home) -> list[object]:
-    with instance_of(home) as instance:
-        context = dg.build_schedule_context(
-            instance=instance,
-            scheduled_execution_time=datetime(2026, 3, 1, 6, 7, tzinfo=UTC),
-            resources={"state": StateFolder()},
-        )
+    with scheduled(home, datetime(2026, 3, 1, 6, 7, tzinfo=UTC)) as context:
         return list(hourly_endpoint_check(context))
 
 

@@ -238,9 +238,8 @@ def test_the_notices_of_an_assessed_window_ask_for_their_publication_once(made: 
 
     with connect(made.home.root) as session:
         assert session.execute("SELECT window_key, kind FROM notices").fetchall() == [(key, "coverage-low")]
-    assert [type(item) for item in overdue_windows(dg.build_sensor_context(resources={"state": StateFolder()}))] == [
-        dg.SkipReason
-    ]
+    with dg.build_sensor_context(resources={"state": StateFolder()}) as context:
+        assert [type(item) for item in overdue_windows(context)] == [dg.SkipReason]
 
 
 def test_the_index_is_made_again_where_it_is_lost_damaged_or_old(made: World) -> None:

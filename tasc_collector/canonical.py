@@ -45,8 +45,6 @@ def _fast(value: JsonValue) -> int:
     orjson sorts keys by code point; RFC 8785 by UTF-16 unit. They differ only where a key has a character above U+D7FF.
     The walk visits containers only and leaves their scalars to C: in Python it would cost more than the encoding.
     """
-    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())):  # most records of a journal
-        return _SAME if "".join(value).isascii() else _OTHER
     found = _SAME
     left: list[Any] = [value]  # Any: type() below tells what it is
     while left:
@@ -103,6 +101,8 @@ def canonical_bytes(value: JsonValue) -> bytes:
     """
     try:
         data = orjson.dumps(value, option=_ORJSON)
+        if type(value) is dict and data.isascii() and _PLAIN.issuperset(map(type, value.values())):
+            return data  # most records of a journal
         found = _fast(value)
     except TypeError:  # what the fast encoder refuses, or a value without an end, is for the careful one to judge
         found = _OTHER

@@ -34,7 +34,7 @@ from tasc_collector.journal.format import (
     JournalRecord,
     JournalSeal,
     RecordKind,
-    RecordMac,
+    record_mac,
 )
 from tasc_collector.journal.lock import Owner, take_lock
 from tasc_collector.journal.problems import error_name, journal_closed, journal_failed, journal_full
@@ -109,7 +109,7 @@ class Journal:
             JournalFailed: the operating system refused something.
         """
         fs = fs or OsFileSystem()
-        mac = RecordMac(key, binding)
+        mac = record_mac(key, binding)
         try:
             fs.make_folder(folder)
             verdict = _accept(fs.verdict(folder), folder)

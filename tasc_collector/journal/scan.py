@@ -18,8 +18,8 @@ from tasc_collector.journal.format import (
     JournalRecord,
     JournalSeal,
     RecordKind,
-    RecordMac,
     genesis,
+    record_mac,
     segment_name,
     segment_number,
 )
@@ -89,7 +89,7 @@ class JournalReader:
 
     def __init__(self, folder: Path, binding: Binding, key: bytes | None, fs: FileSystem) -> None:
         self._folder, self._key, self._fs = folder, key, fs
-        self._mac = None if key is None else RecordMac(key, binding)
+        self._mac = None if key is None else record_mac(key, binding)
         self._binding_digest = binding.digest
         self.end = JournalEnd(0, 0, 0, genesis(self._binding_digest), 0, 0, sealed=False)
 

@@ -17,7 +17,7 @@ from tasc_collector.contracts.envelope import (
     attestation_preimage,
     dispatch_preimage,
 )
-from tasc_collector.contracts.manifest import membership_digest
+from tasc_collector.contracts.membership import membership_digest
 from tasc_collector.contracts.policy import PolicyBundle
 from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.shadow_plan import ShadowRunPlan

@@ -15,10 +15,10 @@ from tasc_collector.errors import InputError
 from tasc_collector.journal import JournalSeal, RecordKind, record_bytes
 from tasc_collector.journal.format import (
     KIND_CODES,
-    RecordMac,
     checked_trace,
     encode_record,
     genesis,
+    record_mac,
     segment_header,
     segment_name,
     segment_number,
@@ -41,7 +41,7 @@ def test_binding_digest_is_over_domain_and_value() -> None:
 def test_record_has_the_documented_layout() -> None:
     head = b"h" * 32
     body = b'{"n":1}'
-    data, chain = encode_record(RecordKind.LEASE, 7, b"t-1", body, RecordMac(KEY, BINDING), head)
+    data, chain = encode_record(RecordKind.LEASE, 7, b"t-1", body, record_mac(KEY, BINDING), head)
     front = struct.pack("<IQBB", 18 + 3 + 7 + 64, 7, 3, 3)
     content = front + struct.pack("<I", zlib.crc32(front)) + b"t-1" + body
     mac = hmac.new(KEY, b"TASC_JOURNAL_RECORD_HMAC_V1\0" + BINDING_JSON + b"\0" + content, "sha256").digest()
@@ -55,12 +55,12 @@ def test_record_has_the_documented_layout() -> None:
 def test_mac_is_hmac_for_keys_of_every_length(length: int) -> None:
     key = bytes(length)
     expected = hmac.new(key, b"TASC_JOURNAL_RECORD_HMAC_V1\0" + BINDING_JSON + b"\0" + b"content", "sha256").digest()
-    assert RecordMac(key, BINDING)(b"content") == expected
+    assert record_mac(key, BINDING)(b"content") == expected
 
 
 def test_short_key_is_refused() -> None:
     with pytest.raises(InputError, match="too short"):
-        RecordMac(bytes(31), BINDING)
+        record_mac(bytes(31), BINDING)
 
 
 def test_kind_codes_never_change() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import subprocess
 import sys
 import threading
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,90 @@ def test_a_cancelled_append_ends_when_its_record_is_durable(tmp_path: Path) -> N
 
     asyncio.run(run())
     assert [record.kind for record in scan(tmp_path, BINDING, KEY)] == [RecordKind.LEASE, RecordKind.FAULT]
+
+
+class HeldFileSystem(OsFileSystem):
+    """Its first sync of records takes until ``released``: what is appended meanwhile shares the next commit."""
+
+    def __init__(self) -> None:
+        self.began, self.released = threading.Event(), threading.Event()
+
+    def fdatasync(self, descriptor: int) -> None:
+        self.began.set()
+        assert self.released.wait(30)
+        super().fdatasync(descriptor)
+
+
+async def first_lease(journal: Journal, fs: HeldFileSystem) -> asyncio.Task[int]:
+    task = asyncio.create_task(journal.append(RecordKind.LEASE, "t0", {}))
+    assert await asyncio.to_thread(fs.began.wait, 30)
+    return task
+
+
+def test_tasks_that_share_a_commit_go_on_in_the_order_of_their_calls_each_in_its_own_context(tmp_path: Path) -> None:
+    name: ContextVar[str] = ContextVar("name")
+    woken: list[tuple[int, str]] = []
+
+    async def lease(journal: Journal, trace: str) -> None:
+        name.set(trace)
+        woken.append((await journal.append(RecordKind.LEASE, trace, {}), name.get()))
+
+    async def run() -> int:
+        fs = HeldFileSystem()
+        with Journal.open(tmp_path, BINDING, KEY, fs=fs) as journal:
+            tasks = [await first_lease(journal, fs)]
+            tasks += [asyncio.create_task(lease(journal, f"t{number}")) for number in range(1, 9)]
+            await asyncio.sleep(0)
+            fs.released.set()
+            await asyncio.gather(*tasks)
+            return journal.groups
+
+    assert asyncio.run(run()) == 2
+    assert woken == [(number + 1, f"t{number}") for number in range(1, 9)]
+
+
+def test_a_task_that_is_cancelled_by_another_of_its_commit_has_leased(tmp_path: Path) -> None:
+    async def run() -> list[object]:
+        fs = HeldFileSystem()
+        with Journal.open(tmp_path, BINDING, KEY, fs=fs) as journal:
+
+            async def cancelling() -> int:
+                sequence = await journal.append(RecordKind.LEASE, "t1", {})
+                tasks[2].cancel()
+                return sequence
+
+            tasks = [await first_lease(journal, fs), asyncio.create_task(cancelling())]
+            tasks.append(asyncio.create_task(journal.append(RecordKind.LEASE, "t2", {})))
+            await asyncio.sleep(0)
+            fs.released.set()
+            return [type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)]
+
+    assert asyncio.run(run()) == [int, int, asyncio.CancelledError]
+    assert [record.trace_id for record in scan(tmp_path, BINDING, KEY)] == ["t0", "t1", "t2"]
+
+
+def test_a_task_that_ends_the_loop_leaves_no_other_of_its_commit_asleep(tmp_path: Path) -> None:
+    async def interrupted(journal: Journal) -> None:
+        await journal.append(RecordKind.LEASE, "t1", {})
+        raise KeyboardInterrupt
+
+    async def begun(journal: Journal, fs: HeldFileSystem) -> tuple[asyncio.Task[None], asyncio.Task[int]]:
+        await first_lease(journal, fs)
+        tasks = (
+            asyncio.create_task(interrupted(journal)),
+            asyncio.create_task(journal.append(RecordKind.LEASE, "t2", {})),
+        )
+        await asyncio.sleep(0)
+        fs.released.set()
+        return tasks
+
+    fs, loop = HeldFileSystem(), asyncio.new_event_loop()
+    with contextlib.closing(loop), Journal.open(tmp_path, BINDING, KEY, fs=fs) as journal:
+        first, second = loop.run_until_complete(begun(journal, fs))
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(first)
+        assert loop.run_until_complete(asyncio.wait({second}, timeout=30)) == ({second}, set())
+        assert second.result() == 3
 
 
 def test_segments_end_with_a_record_and_the_chain_crosses_them(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tasc_collector.errors import InputError
 
 
 class Kind(StrEnum):
-    """How a column is stored; see ``ARROW_TYPES`` and ``publish.writer_options``."""
+    """How a column is stored; see ``ARROW_TYPES`` and ``parquet.writer_options``."""
 
     WORD = "word"
     """Text of few distinct values: dictionary-encoded."""

@@ -141,7 +141,7 @@ def new_part(
             file = held.enter_context(disk.create(temporary))
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            written = write_parquet(file, table, batches)
+            written = write_parquet(temporary, table, batches)
             disk.sync(file)
         except BaseException:
             disk.remove(temporary)  # while its name is still ours

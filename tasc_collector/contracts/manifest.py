@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from tasc_collector.canonical import digest
 from tasc_collector.contracts.base import Model, Record
-from tasc_collector.contracts.membership import MembershipRule
+from tasc_collector.contracts.membership import MembershipRule, membership_digest
 from tasc_collector.contracts.rules import require
 from tasc_collector.contracts.scalars import Digest, NonNegative, Positive, Slug, Timestamp
 from tasc_collector.errors import InputError
@@ -23,10 +23,8 @@ __all__ = [
     "MembershipRule",
     "WindowManifest",
     "check_revision",
-    "membership_digest",
 ]
 
-MEMBERSHIP_RULE_DOMAIN = "tasc/window-membership-rule/v2"
 CAPACITY_EVIDENCE_DOMAIN = "tasc/controller-window-capacity-evidence/v1"
 
 _FIXED_FIELDS = (
@@ -39,14 +37,6 @@ _FIXED_FIELDS = (
     "membership_digest",
 )
 _SOURCE_FIELDS = ("trace_set_digest", "evaluator_set_digest", "capacity_evidence")
-
-
-def membership_digest(window_id: str, protocol_digest: str, rule: MembershipRule) -> str:
-    """Digest of a window's membership rule, as traces of the window carry it."""
-    return digest(
-        MEMBERSHIP_RULE_DOMAIN,
-        {"windowId": window_id, "protocolDigest": protocol_digest, "membershipRule": rule.to_json()},
-    )
 
 
 class CapacityUnavailable(Model):

@@ -9,9 +9,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tasc_collector.canonical import digest
 from tasc_collector.contracts.base import Model
 from tasc_collector.contracts.rules import require, unique
 from tasc_collector.contracts.scalars import Slug
+
+MEMBERSHIP_RULE_DOMAIN = "tasc/window-membership-rule/v2"
 
 _Bucket = Annotated[int, Field(ge=0, le=255)]
 _Buckets = Annotated[tuple[_Bucket, ...], Field(min_length=1, max_length=256), AfterValidator(unique)]
@@ -43,3 +46,11 @@ class MembershipRule(Model):
     )
     seed: Slug
     sample_basis_points: Annotated[int, Field(ge=0, le=10_000)]
+
+
+def membership_digest(window_id: str, protocol_digest: str, rule: MembershipRule) -> str:
+    """Digest of a window's membership rule, as traces of the window carry it."""
+    return digest(
+        MEMBERSHIP_RULE_DOMAIN,
+        {"windowId": window_id, "protocolDigest": protocol_digest, "membershipRule": rule.to_json()},
+    )

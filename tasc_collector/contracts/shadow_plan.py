@@ -20,8 +20,7 @@ from pydantic import Field, model_validator
 
 from tasc_collector.contracts.base import Model, Record
 from tasc_collector.contracts.controller import ControllerSnapshot
-from tasc_collector.contracts.manifest import membership_digest
-from tasc_collector.contracts.membership import MembershipRule
+from tasc_collector.contracts.membership import MembershipRule, membership_digest
 from tasc_collector.contracts.persistence import RouteName
 from tasc_collector.contracts.policy import PolicyBundle, policy_conflict
 from tasc_collector.contracts.protocol import ExperimentProtocol, Transport

@@ -15,7 +15,7 @@ The steps, each over the JSON value that was read:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tasc_collector.contracts.authority import AuthorityKey
 from tasc_collector.contracts.base import Parsed
@@ -28,9 +28,11 @@ from tasc_collector.contracts.envelope import (
     attestation_preimage,
     dispatch_preimage,
 )
-from tasc_collector.contracts.protocol import ExperimentProtocol, RequiredCapability
 from tasc_collector.errors import InputError, SignatureError
 from tasc_collector.signing import PublicKey, verify
+
+if TYPE_CHECKING:
+    from tasc_collector.contracts.protocol import ExperimentProtocol, RequiredCapability
 
 _WAY_OUT: Final = "take the trace out of the input, or name the study it belongs to"
 
@@ -53,7 +55,7 @@ class StudyTerms:
         record = protocol.record
         return cls(
             record.study_id,
-            ExperimentProtocol.digest_of(protocol.value),
+            record.digest_of(protocol.value),
             record.created_at,
             record.expires_at,
             record.dispatch_authority,

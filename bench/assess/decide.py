@@ -106,6 +106,7 @@ def gates(units: Units, terms: ExperimentProtocol, policy: PolicyBundle) -> None
         policy=policy,
         champion=CHAMPION,
         window_key="bench.r01-00000000",
+        collected_as="bench.r01-00000000",
         watermark=AS_OF,
         capacity=None,
         cost_reason=None,

@@ -187,11 +187,11 @@ def _assess(
     table: Table, context: AssessmentContext, setting: Setting, policies: Sequence[PolicyBundle]
 ) -> AssessmentDecision:
     protocol, rows, phase = setting.protocol, table.rows, setting.phase
-    split = SPLITS.index(_SPLIT_OF[phase])
-    if np.any(rows.executions.split != split):
+    other = np.flatnonzero(rows.executions.split != SPLITS.index(_SPLIT_OF[phase]))
+    if len(other):
         raise InputError(
             f"a {phase} assessment takes traces of the split {_SPLIT_OF[phase]} only",
-            where="traces",
+            where=texts(rows.executions.trace_id[other[:1]])[0],
             field="split",
             way_out="give each split's traces to its own assessment",
         )
@@ -274,9 +274,14 @@ def _check_manifest(table: Table, policy: PolicyBundle, manifest: WindowManifest
                 rule=rule,
                 way_out="name the manifest of this window",
             )
-    for field, claimed, found in (
-        ("traceSetDigest", manifest.trace_set_digest, table.dataset.trace_set_digest),
-        ("evaluatorSetDigest", manifest.evaluator_set_digest, table.dataset.evaluator_set_digest),
+    for field, claimed, found, what in (
+        ("traceSetDigest", manifest.trace_set_digest, table.dataset.trace_set_digest, "all traces of the window"),
+        (
+            "evaluatorSetDigest",
+            manifest.evaluator_set_digest,
+            table.dataset.evaluator_set_digest,
+            "all evidence of the window, and the context (instant, trust, revocations) that it was sealed under",
+        ),
     ):
         if claimed != found:
             raise DigestMismatch(
@@ -284,7 +289,7 @@ def _check_manifest(table: Table, policy: PolicyBundle, manifest: WindowManifest
                 where=manifest.window_id,
                 field=field,
                 rule="a decision is made from exactly what the manifest lists",
-                way_out="give all traces and evidence of the window, or make a revision of the manifest for late ones",
+                way_out=f"give {what}; or make a revision of the manifest for late ones",
             )
 
 

@@ -122,6 +122,7 @@ def issue_plan(
     unfilled: dict[str, Any] | None = {} if purpose == "window" else None  # Any: the embedded record, made last
     draft = CollectionPlan.sign_with(key, key_id, **fields, budget=_one_of_each(), shadow_run_plan=unfilled)
     work = work_of(draft, declaration, inputs.case_set, inputs.longest_request_characters)
+    _within_sample(work, declaration)
     _within_ceilings(rules, work)
     budget = _budget(work, draft, declaration)
     embedded = _embedded(inputs, draft, budget) if purpose == "window" else None
@@ -295,6 +296,17 @@ def _budget(work: Work, plan: CollectionPlan, declaration: WindowDeclaration) ->
         max_wall_clock_ms=work.wall_clock_ms,
         max_concurrency=work.concurrency,
     )
+
+
+def _within_sample(work: Work, declaration: WindowDeclaration) -> None:
+    if work.logical_executions == 0:
+        raise NotAuthorized(
+            "no case is in the window's sample",
+            where=declaration.window_key,
+            field="membershipRule.sampleBasisPoints",
+            rule=f"a seeded hash of case and replicate takes {declaration.membership_rule.sample_basis_points} of 10,000",
+            way_out="add cases to the file, or make a study with a larger sample: tasc study new",
+        )
 
 
 def _within_ceilings(rules: Comparison | ExperimentProtocol, work: Work) -> None:

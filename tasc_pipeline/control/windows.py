@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic.alias_generators import to_camel
 
 from tasc_collector.contracts.comparison import Comparison
-from tasc_collector.contracts.manifest import membership_digest
+from tasc_collector.contracts.membership import membership_digest
 from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.scalars import timestamp_ms, timestamp_of_ms
 from tasc_collector.contracts.window import WindowDeclaration

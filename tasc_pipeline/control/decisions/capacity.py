@@ -48,7 +48,7 @@ class Capacity:
             return "unavailable", self.reason
         if self.tokens_per_second >= minimum:
             return "passed", None
-        return ("failed", None) if self.full else ("undecided", "server-was-not-full")
+        return ("failed", "beyond-the-bound-as-a-point") if self.full else ("undecided", "server-was-not-full")
 
 
 def capacity_of(scrapes: Iterable[ScrapeEntry], alias: str) -> Capacity:

@@ -5,13 +5,14 @@ Procedure:
 1. *Stale.* Before the watermark evidence may still arrive; an expired protocol, or a policy that was not valid in the
    window, is no ground either. Such a window is ``STALE``, says until when, and judges nothing.
 2. The policy is run over the units (``routing``), and every figure is made with the unknown taken both ways (``figures``).
-3. Groups are resampled once per policy and window; the seed depends on the plan's seed, the window and the policy.
+3. Groups are resampled once per policy and window; the seed depends on the plan's seed, the window and the policy,
+   not on the revision: whoever revises a window draws nothing anew.
 4. A single window is ruled on its own intervals; with ``sequential`` every performance gate is ruled on all windows up to
    this one (``sequential``).
 5. The gates rule (``gates``). In development every policy of the study is ruled and the best of those that pass is
    nominated: by cost, then 95th percentile of E2E, then digest. Holdout and window rule the one frozen policy.
-6. What is not known is said in words, and the result in one sentence (``words``). So is evidence that was taken in
-   after the close: figures use it, but the manifest does not name it, so a controller takes the revision's decision.
+6. What is not known is said in words, and the result in one sentence (``words``). So is evidence that the manifest does
+   not name, because it came after the close or was checked as of another instant: figures use it, a controller does not.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from tasc_pipeline.control.decisions.rows_behind import evidence_of, shown_figur
 from tasc_pipeline.control.decisions.ruling import Judged, Judgement, judge
 from tasc_pipeline.control.decisions.sequential import window_state
 from tasc_pipeline.control.decisions.units import Units
+from tasc_pipeline.control.decisions.words import BesideManifest
 from tasc_pipeline.control.fairness import Conditions
 from tasc_pipeline.control.intervals import Levels
 from tasc_pipeline.control.observations import Observation, ordered
@@ -63,8 +65,8 @@ class DecisionInputs:
         sources: digests of the rest, and the phase.
         as_of: the instant the assessment speaks for.
         cost_reason: why calls have no cost, null where they have one.
-        rejected: evidence that was not trusted, by reason.
-        evidence_after_close: the evidence is not the set that the window's manifest was closed over.
+        rejected: evidence that does not count, by reason.
+        beside_manifest: how the evidence is not the set that the window's manifest was closed over, null where it is.
         earlier: what the study's windows before this one left.
         conditions: per profile, load and throttling while the window was open.
     """
@@ -82,7 +84,7 @@ class DecisionInputs:
     as_of: str
     cost_reason: str | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
-    evidence_after_close: bool = False
+    beside_manifest: BesideManifest | None = None
     earlier: Sequence[DecisionSummary] = ()
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
 
@@ -93,9 +95,10 @@ def assess_decision(inputs: DecisionInputs) -> AssessmentReport:
     rows = ordered(inputs.observations)
     stale = _stale(inputs)
     decision = _stale_result(inputs, stale) if stale else _ruled(inputs, rows)
-    late = words.after_close(window.window_key) if inputs.evidence_after_close and not stale else None
-    if late is not None:
-        decision = decision.model_copy(update={"sentence": f"{decision.sentence} {late}"})
+    beside = None
+    if inputs.beside_manifest is not None and not stale:
+        beside = words.beside_manifest(inputs.beside_manifest, window.window_key, window.watermark)
+        decision = decision.model_copy(update={"sentence": f"{decision.sentence} {beside}"})
     return window_report(
         window,
         protocol,
@@ -106,8 +109,8 @@ def assess_decision(inputs: DecisionInputs) -> AssessmentReport:
         analysis_digest=inputs.analysis_digest,
         as_of=inputs.as_of,
         coverage=next((item.actual for item in decision.gates if item.id == gates.COVERAGE.id), None),
-        warnings=(*words.warnings(decision), *(() if late is None else (late,))),
-        missing=words.missing(decision, inputs.rejected, inputs.cost_reason),
+        warnings=(*words.warnings(decision), *(() if beside is None else (beside,))),
+        missing=words.missing(decision, inputs.rejected, inputs.cost_reason, window.window_key),
     )
 
 
@@ -195,6 +198,7 @@ def _judge(inputs: DecisionInputs, policy: PolicyBundle) -> Judged:
             policy=policy,
             champion=protocol.champion_profile_id,
             window_key=inputs.window.window_key,
+            collected_as=inputs.window.collected_as,
             watermark=inputs.window.watermark,
             capacity=capacity,
             cost_reason=inputs.cost_reason,

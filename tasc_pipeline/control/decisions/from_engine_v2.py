@@ -57,7 +57,7 @@ def report_of(
         as_of=as_of,
         coverage=_shown(decision).coverage.evidence_coverage,
         warnings=decision.warnings,
-        missing=words.missing(result, rejected, None),
+        missing=words.missing(result, rejected, None, window.window_key),
     )
 
 

@@ -21,7 +21,9 @@ class DecidedWindow:
 
     Args:
         study_id: of the study.
-        window_key: of the window; part of every seed.
+        window_key: of the window.
+        collected_as: key of revision 1, whose executions they are. It is part of every seed, so that a revision without
+            other evidence draws nothing anew.
         declaration_digest: of its declaration.
         plan_digest: of the plan it was collected by.
         policy_digest: of the frozen policy.
@@ -32,6 +34,7 @@ class DecidedWindow:
 
     study_id: str
     window_key: str
+    collected_as: str
     declaration_digest: str
     plan_digest: str
     policy_digest: str

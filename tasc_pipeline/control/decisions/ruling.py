@@ -38,7 +38,8 @@ class Judgement:
         analysis_digest: its digest.
         policy: what is ruled on.
         champion: profile id.
-        window_key: the window; part of every seed.
+        window_key: the window.
+        collected_as: key of the window's revision 1; part of every seed.
         watermark: of the window; orders windows in a sequence.
         capacity: what the primary's server says, null where no capacity gate applies.
         cost_reason: why calls have no cost.
@@ -50,6 +51,7 @@ class Judgement:
     policy: PolicyBundle
     champion: str
     window_key: str
+    collected_as: str
     watermark: str
     capacity: Capacity | None
     cost_reason: str | None
@@ -98,7 +100,7 @@ class _Window:
         self._case, self._units = case, units
         self._levels = Levels(analysis.confidence)
         self._champion, self.side = units.sides[case.champion], run_policy(units, policy)
-        rng = generator(analysis.seed, case.window_key, policy.policy_digest)
+        rng = generator(analysis.seed, case.collected_as, policy.policy_digest)
         self.resamples = Resamples.draw(max(units.groups, 1), analysis.draws, rng)
         self._means: dict[tuple[str, str | None], Mean] = {
             (rule.id, slice_id): self._mean(sums, span) for rule, slice_id, sums, span in self._asked()
@@ -110,7 +112,7 @@ class _Window:
 
     def summary(self) -> DecisionSummary:
         """What later windows need of this one."""
-        bounds = self._case.protocol.gates
+        bounds, units = self._case.protocol.gates, self._units
         shares = [sequential.window_shares(gates.FAILURE_RATE.id, self._failures)]
         for percentile, share, name in _LATENCY_GATES:
             bound_ns = gates.bound_of(percentile, bounds) / percentile.scale
@@ -124,7 +126,7 @@ class _Window:
             means=tuple(item for item in means if item is not None),
             shares=tuple(shares),
             champion_missing=int((~self._champion.known).sum()),
-            policy_missing=int((~self.side.known).sum()),
+            policy_missing=int((~units.sides[self._case.policy.primary_profile_id].known).sum()),
         )
 
     def performance(self, windows: Sequence[DecisionSummary]) -> tuple[GateResult, ...]:

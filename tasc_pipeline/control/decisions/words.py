@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from tasc_collector.contracts.policy import PolicyBundle
 from tasc_collector.contracts.report import DecisionEvidence, DecisionResult, DecisionStatus, GateResult
@@ -10,6 +11,8 @@ from tasc_collector.contracts.scalars import timestamp_ms
 from tasc_pipeline.control.decisions.gates import RULES
 from tasc_pipeline.control.drift import DRIFT_P_VALUE, MISMATCH_EVIDENCE
 
+BesideManifest: TypeAlias = Literal["evidence-after-close", "another-instant"]
+"""How a decision is made from other evidence than the window's manifest names."""
 _OPENINGS: Mapping[DecisionStatus, str] = {
     "PASS": "{policy} may take the traffic: every gate holds",
     "HOLD": "{policy} must not take the traffic",
@@ -42,6 +45,8 @@ REASONS: Mapping[str, str] = {
     "server-was-not-full": "the window did not ask for more than the server gave",
 }
 """What a gate's reason means."""
+LATE = "evaluator-evidence-produced-after-watermark"
+"""Why evidence does not count that nothing else is wrong with."""
 
 
 def policy_name(policy: PolicyBundle) -> str:
@@ -82,8 +87,9 @@ def sentence(
     if unknown or bare:
         text += (
             f" Of {evidence.rows} executions {unknown} have no answer that counts ({evidence.sent_unknown} unknown, "
-            f"{evidence.not_sent} not sent, {evidence.not_attempted} not attempted) and {bare} answers have no "
-            "score; each is taken at its worst and at its best."
+            f"{evidence.not_sent} not sent, {evidence.not_attempted} not attempted"
+            f"{f', {evidence.unrouted} that do not exist or have no route signal' if evidence.unrouted else ''}) and {bare} "
+            "answers have no score; each is taken at its worst and at its best."
         )
     if imbalances:
         text += f" Not equal on both sides: {', '.join(imbalances)}."
@@ -111,9 +117,9 @@ def of_engine(
         watermark: evidence counts until then.
     """
     if status == "STALE":
-        text = f"Nothing is judged: {', '.join(reasons)}."
+        text = f"Nothing is judged as of {as_of}: {', '.join(reasons)}."
         if as_of < watermark:
-            text += f" Wait {waiting(timestamp_ms(watermark) - timestamp_ms(as_of))}, then: {again}."
+            text += _wait(as_of, watermark, again)
         return text
     text = _OPENINGS[status].format(policy=policy_name(policy))
     text += f" ({', '.join(reasons)})" if reasons else ""
@@ -139,7 +145,7 @@ def amount(value: float, unit: str) -> str:
     """A figure with its unit."""
     return {
         "share": f"{value:.1%}",
-        "score": f"{value:.3f}",
+        "score": f"{round(value, 3) + 0.0:.3f}",
         "ms": f"{value:.4g} ms",
         "usd": f"{value:.4g} USD",
         "groups": f"{value:.0f}",
@@ -148,18 +154,28 @@ def amount(value: float, unit: str) -> str:
 
 
 def stale(reasons: Sequence[str], window_key: str, as_of: str, watermark: str) -> str:
-    """Why nothing is judged, and how long to wait."""
-    text = "Nothing is judged yet: " + "; ".join(_STALE[reason].format(watermark=watermark) for reason in reasons) + "."
+    """Why nothing is judged, and how long to wait: counted from the instant that the window was assessed for."""
+    why = "; ".join(_STALE[reason].format(watermark=watermark) for reason in reasons)
+    text = f"Nothing is judged as of {as_of}: {why}."
     if "before-watermark" in reasons:
-        text += f" Wait {waiting(timestamp_ms(watermark) - timestamp_ms(as_of))}, then: tasc assess {window_key}."
+        text += _wait(as_of, watermark, f"tasc assess {window_key}")
     return text
 
 
-def after_close(window_key: str) -> str:
-    """What stands between this decision and a controller: the manifest was closed over other evidence."""
+def _wait(as_of: str, watermark: str, again: str) -> str:
+    return f" Wait {waiting(timestamp_ms(watermark) - timestamp_ms(as_of))} from that instant, then: {again}."
+
+
+def beside_manifest(how: BesideManifest, window_key: str, watermark: str) -> str:
+    """What keeps a controller from this decision: the manifest names other evidence, or as it was at another instant."""
+    if how == "another-instant":
+        return (
+            f"The window's manifest names the evidence as it stood at the watermark, {watermark}: the controller takes the "
+            f"decision as of that instant only. Run: tasc assess {window_key}."
+        )
     return (
-        "Evidence was taken in after the close, which the window's manifest does not name: the controller takes the "
-        f"decision of a revision only. Run: tasc seal --revise {window_key}."
+        "The window's manifest was closed over other evidence: some was taken in, or whom the operator trusts was changed, "
+        f"after the close. The controller takes the decision of a revision only. Run: tasc seal --revise {window_key}."
     )
 
 
@@ -174,8 +190,17 @@ def waiting(milliseconds: int) -> str:
     return " ".join(part for part in parts if part)
 
 
-def missing(decision: DecisionResult, rejected: Mapping[str, int], cost_reason: str | None) -> tuple[str, ...]:
-    """What would be known with better evidence."""
+def missing(
+    decision: DecisionResult, rejected: Mapping[str, int], cost_reason: str | None, window_key: str
+) -> tuple[str, ...]:
+    """What would be known with better evidence.
+
+    Args:
+        decision: with its gates.
+        rejected: evidence that does not count, by its reason.
+        cost_reason: why calls have no cost, null where they have one.
+        window_key: the window.
+    """
     lines = [
         f"{gate_words(gate)}: {REASONS.get(gate.reason or '', 'not available')}"
         for gate in decision.gates
@@ -194,7 +219,12 @@ def missing(decision: DecisionResult, rejected: Mapping[str, int], cost_reason: 
         ):
             if count:
                 lines.append(f"{count} of {evidence.rows} {what}")
-    lines += [f"{count} scores were not trusted: {reason}" for reason, count in sorted(rejected.items())]
+    lines += [
+        f"{count} scores were produced after the watermark and count in a revision only: tasc seal --revise {window_key}"
+        if reason == LATE
+        else f"{count} scores were not trusted: {reason.removeprefix('verification-')}"
+        for reason, count in sorted(rejected.items())
+    ]
     if cost_reason is not None:
         lines.append(f"cost of calls: {REASONS.get(cost_reason, cost_reason)}")
     return tuple(lines)

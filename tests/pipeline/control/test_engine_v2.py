@@ -12,7 +12,8 @@ from tasc_collector.contracts.decision import AssessmentDecision, CandidateAsses
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EvaluatorEvidence
 from tasc_collector.contracts.evidence_trust import EvidenceStatus
-from tasc_collector.contracts.manifest import CapacityReported, CapacityUnavailable, WindowManifest, membership_digest
+from tasc_collector.contracts.manifest import CapacityReported, CapacityUnavailable, WindowManifest
+from tasc_collector.contracts.membership import membership_digest
 from tasc_collector.contracts.policy import control_policy, policy_space
 from tasc_collector.errors import InputError
 from tasc_pipeline.control import engine_v2_texts

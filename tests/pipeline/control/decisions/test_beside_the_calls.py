@@ -83,7 +83,7 @@ def test_a_full_server_that_makes_too_little_fails(load: dict[str, float]) -> No
         scrape("00:30", "during", **load),
         scrape("01:00", "after", generated=600),
     )
-    assert found.state(11.0) == ("failed", None)
+    assert found.state(11.0) == ("failed", "beyond-the-bound-as-a-point")
 
 
 @pytest.mark.parametrize(

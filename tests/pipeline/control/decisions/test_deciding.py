@@ -7,6 +7,7 @@ import pytest
 
 from tasc_collector.contracts.policy import policy_space
 from tasc_collector.contracts.report import AssessmentReport, GateResult
+from tasc_pipeline.control.decisions import words
 from tasc_pipeline.control.decisions.capacity import Capacity
 from tests.support.decision_windows import (
     START,
@@ -128,7 +129,7 @@ def test_before_the_watermark_nothing_is_judged_and_the_time_to_wait_is_said() -
     assert decision is not None
     assert (decision.status, decision.wait_until, decision.gates) == ("STALE", WATERMARK, ())
     assert decision.reasons == ("before-watermark",)
-    assert "Wait 1 h 32 min, then: tasc assess swap.r01-00000000." in decision.sentence
+    assert "Wait 1 h 32 min from that instant, then: tasc assess swap.r01-00000000." in decision.sentence
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_a_capacity_gate_passes_on_measured_throughput_and_stays_open_without_lo
     for capacity, state, status, reason in (
         (Capacity(120.0, False, None), "passed", "PASS", None),
         (Capacity(80.0, False, None), "undecided", "INSUFFICIENT_EVIDENCE", "server-was-not-full"),
-        (Capacity(80.0, True, None), "failed", "HOLD", "too-little-evidence"),
+        (Capacity(80.0, True, None), "failed", "HOLD", "beyond-the-bound-as-a-point"),
         (None, "unavailable", "INSUFFICIENT_EVIDENCE", "no-metric-scrape"),
     ):
         report = decided(rows(12), rules=rules, capacity=capacity)
@@ -262,3 +263,7 @@ def test_percentiles_of_itl_and_tpot_are_those_worked_out_by_hand() -> None:
         assert (item.estimate, item.interval.high) == (95 * step, 100 * step)
         assert item.interval.low is not None and 90 * step <= item.interval.low < 95 * step
         assert (item.unit, item.evidence_class, item.executions) == ("ms", "measured", 100)
+
+
+def test_a_score_of_nearly_nothing_is_written_without_a_sign() -> None:
+    assert [words.amount(value, "score") for value in (-0.0004, 0.0004, -0.0006)] == ["0.000", "0.000", "-0.001"]

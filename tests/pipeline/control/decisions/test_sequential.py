@@ -93,3 +93,13 @@ def test_drift_between_windows_is_a_warning() -> None:
 def test_one_side_that_loses_its_answers_is_a_warning() -> None:
     report = decided(changed(rows(400, groups=300), "candidate", 20, lost))
     assert "one side loses more answers than the other (sample-ratio mismatch)" in report.warnings
+
+
+def test_a_case_without_a_route_signal_is_no_answer_that_a_server_lost() -> None:
+    report = decided(rows(400, groups=60), kind="cascade")
+    assert report.decision is not None and report.decision.evidence is not None and report.decision.summary is not None
+    assert report.decision.evidence.unrouted == 60
+    said = "60 have no answer that counts (0 unknown, 0 not sent, 0 not attempted, 60 that do not exist or have no route signal)"
+    assert said in report.decision.sentence
+    assert (report.decision.summary.champion_missing, report.decision.summary.policy_missing) == (0, 0)
+    assert not [line for line in report.warnings if "sample-ratio" in line]

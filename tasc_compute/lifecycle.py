@@ -52,7 +52,7 @@ from tasc_compute.contracts import (
     Unsupported,
 )
 from tasc_compute.engines import engine
-from tasc_compute.errors import LaunchFailed, StoreError
+from tasc_compute.errors import LaunchFailed, RecipeError, StoreError
 from tasc_compute.instances import InstanceStore, LaunchGuard
 from tasc_compute.launchers.base import ExitStatus, InstallError, Launcher, SpawnError, Start, StopOutcome
 from tasc_compute.limits import HEALTH_MISSES, LOG_TAIL_BYTES, SHARED_START_WAIT_MS
@@ -311,6 +311,20 @@ def _cause(ended: ExitStatus) -> str | None:
 
 
 # --- stop -------------------------------------------------------------------------------------------------------------
+
+
+def check_known(name: str, compute: Compute) -> None:
+    """Refuse a name that no instance has or had; one that is gone has left its log and may be stopped again.
+
+    Raises:
+        RecipeError: there is no record and no log of it; says which instances there are.
+    """
+    held = compute.store.names()
+    if name not in held and name not in {path.stem for path in compute.log_folder.glob("*.log")}:
+        known = f"known: {', '.join(held)}" if held else "none is recorded"
+        raise RecipeError(
+            f"there is no such instance and no log of one ({known})", where=name, way_out="tasc engines list"
+        )
 
 
 def stop(name: str, compute: Compute, *, grace_ms: int | None = None) -> StopOutcome:

@@ -8,11 +8,12 @@ from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import TascError
 from tasc_pipeline.assets.endpoints import RUNTIME_ENDPOINTS, problem_text
 from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.control.window_quality import Figure, Quality
+from tasc_pipeline.failures import in_words, window_of
 from tasc_pipeline.partitions import sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import quality, soundness
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import Problem, endpoints_view
 from tasc_pipeline.steps.watch import also_watching
 
@@ -47,7 +48,8 @@ def _spec(asset: str, name: str, description: str, *, blocking: bool) -> dg.Asse
 )
 def plan_digest_matches_key(context: dg.AssetCheckExecutionContext, state: StateFolder) -> dg.AssetCheckResult:
     """Compare before anything is collected."""
-    return _sound(soundness.plan_matches(state.home(), context.partition_key))
+    with in_words():
+        return _sound(soundness.plan_matches(state.home(), window_of(context)))
 
 
 @dg.multi_asset_check(
@@ -57,8 +59,8 @@ def plan_digest_matches_key(context: dg.AssetCheckExecutionContext, state: State
 )
 def evidence_is_sound(context: dg.AssetCheckExecutionContext, state: StateFolder) -> Iterator[dg.AssetCheckResult]:
     """Verify everything the window left."""
-    with also_watching(observing(context, "window_manifests"), OBSERVE_EVERY_S):
-        outcomes = soundness.evidence_outcomes(state.home(), context.partition_key)
+    with in_words(), also_watching(observing(context, "window_manifests"), OBSERVE_EVERY_S):
+        outcomes = soundness.evidence_outcomes(state.home(), window_of(context))
     yield from (_sound(outcome, asset="window_manifests") for outcome in outcomes)
 
 
@@ -71,7 +73,7 @@ def traces_are_good(context: dg.AssetCheckExecutionContext, state: StateFolder) 
     """Warn where a figure is beyond its limit."""
     try:
         with also_watching(observing(context, "accepted_traces"), OBSERVE_EVERY_S):
-            results = [_good(found) for found in quality.of_traces(state.home(), context.partition_key)]
+            results = [_good(found) for found in quality.of_traces(state.home(), window_of(context))]
     except TascError as error:
         results = [_untold(figure, error) for figure in _WARNING]
     yield from (result._replace(asset_key=dg.AssetKey("accepted_traces")) for result in results)
@@ -86,7 +88,7 @@ def traces_are_good(context: dg.AssetCheckExecutionContext, state: StateFolder) 
 def device_throttling(context: dg.AssetCheckExecutionContext, state: StateFolder) -> dg.AssetCheckResult:
     """Warn where a device was slowed down."""
     try:
-        return _good(quality.of_devices(state.home(), context.partition_key))
+        return _good(quality.of_devices(state.home(), window_of(context)))
     except TascError as error:
         return _untold(Figure.THROTTLING, error)
 
@@ -100,7 +102,7 @@ def device_throttling(context: dg.AssetCheckExecutionContext, state: StateFolder
 def receipt_age(context: dg.AssetCheckExecutionContext, state: StateFolder) -> dg.AssetCheckResult:
     """Warn where what was shown was shown long ago."""
     try:
-        return _good(quality.of_receipts(state.home(), context.partition_key))
+        return _good(quality.of_receipts(state.home(), window_of(context)))
     except TascError as error:
         return _untold(Figure.RECEIPTS, error)
 
@@ -140,7 +142,8 @@ def _warning(figure: Figure, *, passed: bool, metadata: Mapping[str, str | float
 )
 def receipts_hold(state: StateFolder) -> dg.AssetCheckResult:
     """Judge the newest receipt of every capability."""
-    view = endpoints_view(state.home(), format_timestamp(utc_now()))
+    with in_words():
+        view = endpoints_view(state.home(), format_timestamp(utc_now()))
     found = {
         f"{line.study_id}/{line.alias} {line.capability}": problem_text(line) + " -> probe again: tasc probe "
         f"{line.study_id}/{line.alias} {line.capability}"

@@ -13,15 +13,15 @@ import dagster as dg
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError, TascError
 from tasc_compute.local import Launched
+from tasc_pipeline.clock import utc_now
+from tasc_pipeline.failures import failure_of
 from tasc_pipeline.home import Home
 from tasc_pipeline.home.studies import LoadedStudy, load_study
 from tasc_pipeline.jobs import NO_RETRY
 from tasc_pipeline.partitions import PARTITIONS_NAME
-from tasc_pipeline.probe_jobs import failure_of
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import engines
 from tasc_pipeline.steps.approved import load_approved, load_receipts
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.engine_window import check_engine_window, prepare_engine_window
 
 

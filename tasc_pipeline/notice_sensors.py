@@ -12,13 +12,14 @@ import dagster as dg
 from tasc_collector.canonical import sha256_hex
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import TascError
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.control.due import run_key
+from tasc_pipeline.failures import REASON
 from tasc_pipeline.home.notices import StoredNotice
 from tasc_pipeline.jobs import NO_RETRY
 from tasc_pipeline.partitions import PARTITION_TAG
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import notices
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.notice_post import publish_and_post as publish_and_post_notices
 from tasc_pipeline.steps.notice_post import untold
 
@@ -118,9 +119,9 @@ def category_of(context: dg.RunFailureSensorContext) -> str:
     """Why a run failed, as a word: from the class of the error, never its text."""
     for event in context.get_step_failure_events():
         data = event.step_failure_data
-        category = None if data.user_failure_data is None else data.user_failure_data.metadata.get("category")
-        if category is not None:
-            return str(category.value)
+        reason = None if data.user_failure_data is None else data.user_failure_data.metadata.get(REASON)
+        if reason is not None:
+            return str(reason.value)
         for error in (data.error, None if data.error is None else data.error.cause):
             known = None if error is None or error.cls_name is None else notices.FAILURES.get(error.cls_name)
             if known is not None:

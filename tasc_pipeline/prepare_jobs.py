@@ -10,13 +10,13 @@ import dagster as dg
 
 from tasc_collector.contracts.scalars import format_timestamp, parse_timestamp
 from tasc_collector.errors import InputError, TascError
+from tasc_pipeline.clock import utc_now
+from tasc_pipeline.failures import failure_of
 from tasc_pipeline.jobs import NO_RETRY
 from tasc_pipeline.partitions import PARTITIONS_NAME
-from tasc_pipeline.probe_jobs import failure_of
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import prepare
 from tasc_pipeline.steps.authorize import study_lines
-from tasc_pipeline.steps.collect import utc_now
 
 PREPARE_JOB = "prepare_window"
 PREPARE_OP = "seal_and_plan"

@@ -17,10 +17,11 @@ from tasc_collector.errors import InputError, NotAuthorized, TascError
 from tasc_collector.limits import RECEIPT_HOURS
 from tasc_collector.runtimes.profile import Capability, Effect
 from tasc_pipeline.assets.endpoints import observation_of
+from tasc_pipeline.clock import utc_now
+from tasc_pipeline.failures import failure_of
 from tasc_pipeline.home import Home
 from tasc_pipeline.jobs import NO_RETRY
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import endpoints_view
 from tasc_pipeline.steps.probe import ProbeOptions, StoredProbe, probe_endpoint
 from tasc_pipeline.steps.probe_rounds import probe_passively
@@ -139,11 +140,6 @@ def _checked_probe(config: ActiveConfig, home: Home, effect: Effect) -> StoredPr
     word = ProbeWord(config.authorization, config.request) if config.authorization else None
     options = ProbeOptions(effect, valid_hours=config.valid_hours, word=word)
     return probe_endpoint(home, study, alias, known[config.capability], options)
-
-
-def failure_of(error: TascError) -> dg.Failure:
-    """A refusal as Dagster's failure: our message, never retried."""
-    return dg.Failure(str(error), metadata={"category": error.category.value}, allow_retries=False)
 
 
 def _observe(context: dg.OpExecutionContext, home: Home) -> None:

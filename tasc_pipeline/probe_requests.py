@@ -14,11 +14,11 @@ import dagster as dg
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import TascError
 from tasc_collector.runtimes.profile import Effect
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.home.studies import study_ids
 from tasc_pipeline.probe_jobs import ActiveConfig, PassiveConfig
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps.canaries import WantedCanary, request_name, wanted_canaries
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import endpoints_view
 from tasc_pipeline.steps.probe_rounds import due_studies
 

@@ -13,6 +13,7 @@ import dagster as dg
 
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.journal import OsFileSystem, held_by, journal_exists
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.control.due import launch_is_due, run_key, settlement_is_due
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.window_index import WindowFacts, window_facts
@@ -20,7 +21,6 @@ from tasc_pipeline.jobs import assess_window, settle_window
 from tasc_pipeline.partitions import PARTITIONS_NAME, sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import arrivals
-from tasc_pipeline.steps.collect import utc_now
 
 REQUESTS_PER_TICK = 25
 """More than that in one tick would be a flood; the rest follows in the next ones."""

@@ -79,9 +79,9 @@ def collect(home: Home, options: argparse.Namespace) -> str:
 
 
 def publish(home: Home, options: argparse.Namespace) -> str:
-    from tasc_pipeline.steps import collect as collecting
+    from tasc_pipeline.steps import publish as publishing
 
-    return str(dict(collecting.publish(home, key_of(home)).rows))
+    return str(dict(publishing.publish(home, key_of(home)).rows))
 
 
 def verify(home: Home, options: argparse.Namespace) -> str:

@@ -32,7 +32,7 @@ from tasc_pipeline.notice_sensors import overdue_windows
 from tasc_pipeline.partitions import PARTITIONS_NAME
 from tasc_pipeline.probe_requests import receipts_run_out
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps import assess, catalogue, close, collect, notices
+from tasc_pipeline.steps import assess, catalogue, close, collect, notices, publish
 from tasc_pipeline.steps.earlier import earlier_windows
 from tests.support.window import World, now, world
 
@@ -52,7 +52,7 @@ def timed(label: str, work: Callable[[], Any], times: int = 3) -> Any:
 
 def domain(made: World, key: str) -> None:
     collect.collect(made.home, key, show=lambda _: None)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
 
 

@@ -9,6 +9,7 @@ from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
 from tasc_pipeline.assets.report_metadata import assessment_metadata, catalogue_metadata
 from tasc_pipeline.control import verdicts
 from tasc_pipeline.control.decisions import deciding
+from tasc_pipeline.failures import in_words, window_of
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps import assess, catalogue
@@ -31,10 +32,12 @@ from tasc_pipeline.warehouse.schemas import DECISIONS, GATES, WINDOWS
 )
 def assessments(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Assess the window and write its report."""
-    home, window_key = state.home(), context.partition_key
-    with also_watching(observing(context, "assessments"), OBSERVE_EVERY_S):
-        report = assess.assess(home, window_key)
-    return dg.MaterializeResult(metadata=assessment_metadata(home, report), data_version=dg.DataVersion(report.digest))
+    with in_words():
+        home, window_key = state.home(), window_of(context)
+        with also_watching(observing(context, "assessments"), OBSERVE_EVERY_S):
+            report = assess.assess(home, window_key)
+        metadata = assessment_metadata(home, report)
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(report.digest))
 
 
 @dg.asset(
@@ -49,7 +52,7 @@ def assessments(context: dg.AssetExecutionContext, state: StateFolder) -> dg.Mat
 )
 def window_catalogue(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Publish the table of windows."""
-    with also_watching(observing(context, "window_catalogue"), OBSERVE_EVERY_S):
+    with in_words(), also_watching(observing(context, "window_catalogue"), OBSERVE_EVERY_S):
         windows = catalogue.publish_catalogue(state.home())
     return dg.MaterializeResult(
         metadata=catalogue_metadata(windows), data_version=dg.DataVersion(catalogue.version(windows))

@@ -13,9 +13,10 @@ from tasc_collector.limits import RECEIPT_HOURS, RECEIPT_HOURS_MAX
 from tasc_pipeline.assets.described import CLOSED, TARGETS, columns
 from tasc_pipeline.assets.metadata import collection_metadata, plan_metadata, receipts_metadata, window_metadata
 from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
+from tasc_pipeline.failures import in_words, window_of
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps import close, collect
+from tasc_pipeline.steps import close, collect, publish
 from tasc_pipeline.steps.approved import load_approved, load_receipts
 from tasc_pipeline.steps.watch import also_watching
 from tasc_pipeline.warehouse.schemas import (
@@ -51,7 +52,8 @@ RECEIPTS_FRESH = dg.FreshnessPolicy.time_window(
 )
 def capability_receipts(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Load exactly the receipts that the plan pins."""
-    loaded = load_receipts(state.home(), context.partition_key)
+    with in_words():
+        loaded = load_receipts(state.home(), window_of(context))
     return dg.MaterializeResult(metadata=receipts_metadata(loaded), data_version=dg.DataVersion(loaded.digest))
 
 
@@ -68,7 +70,8 @@ def capability_receipts(context: dg.AssetExecutionContext, state: StateFolder) -
 )
 def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Load the approved plan."""
-    approved = load_approved(state.home(), context.partition_key)
+    with in_words():
+        approved = load_approved(state.home(), window_of(context))
     return dg.MaterializeResult(metadata=plan_metadata(approved), data_version=dg.DataVersion(approved.digest))
 
 
@@ -116,17 +119,17 @@ def run_plans(context: dg.AssetExecutionContext, state: StateFolder) -> dg.Mater
 )
 def collection(context: dg.AssetExecutionContext, state: StateFolder) -> Iterator[dg.MaterializeResult[None]]:
     """Collect the window, or finish it; publish what it left."""
-    home, window_key = state.home(), context.partition_key
     show = observing(context, "accepted_traces")
-
     # a run has its job from the start: neither a tag nor a config can make a settlement send
     send = context.run.job_name != SETTLE_JOB
-    result = collect.collect(home, window_key, show=show, show_every_s=OBSERVE_EVERY_S, send=send)
-    if result.stopped_by_signal:
-        raise dg.DagsterExecutionInterruptedError
-    # every durable write is done before the first yield: a consumer that fails at a yield closes this generator
-    with also_watching(show, OBSERVE_EVERY_S):
-        published = collect.publish(home, window_key)
+    with in_words():
+        home, window_key = state.home(), window_of(context)
+        result = collect.collect(home, window_key, show=show, show_every_s=OBSERVE_EVERY_S, send=send)
+        if result.stopped_by_signal:
+            raise dg.DagsterExecutionInterruptedError
+        # every durable write is done before the first yield: a consumer that fails at a yield closes this generator
+        with also_watching(show, OBSERVE_EVERY_S):
+            published = publish.publish(home, window_key)
     for name in ("accepted_traces", "device_snapshots", "metric_samples"):
         yield dg.MaterializeResult(
             asset_key=name,
@@ -148,6 +151,6 @@ def collection(context: dg.AssetExecutionContext, state: StateFolder) -> Iterato
 )
 def window_manifests(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Close the window."""
-    with also_watching(observing(context, "window_manifests"), OBSERVE_EVERY_S):
-        closed = close.close(state.home(), context.partition_key)
+    with in_words(), also_watching(observing(context, "window_manifests"), OBSERVE_EVERY_S):
+        closed = close.close(state.home(), window_of(context))
     return dg.MaterializeResult(metadata=window_metadata(closed), data_version=dg.DataVersion(closed.link.digest))

@@ -8,8 +8,9 @@ import dagster as dg
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_pipeline.assets.collection import OWNERS
 from tasc_pipeline.assets.described import RECEIPTS_SHOWN
+from tasc_pipeline.clock import utc_now
+from tasc_pipeline.failures import in_words
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.endpoints import EndpointsView, Problem, ReceiptLine, endpoints_view
 
 RUNTIME_ENDPOINTS = "runtime_endpoints"
@@ -32,7 +33,8 @@ RUNTIME_ENDPOINTS = "runtime_endpoints"
 )
 def runtime_endpoints(state: StateFolder) -> Iterator[dg.ObserveResult]:
     """Read the stored receipts."""
-    view = endpoints_view(state.home(), format_timestamp(utc_now()))
+    with in_words():
+        view = endpoints_view(state.home(), format_timestamp(utc_now()))
     yield dg.ObserveResult(
         asset_key=RUNTIME_ENDPOINTS,
         metadata=endpoints_metadata(view),

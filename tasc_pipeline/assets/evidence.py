@@ -5,6 +5,7 @@ import dagster as dg
 from tasc_pipeline.assets.collection import OWNERS, window_manifests
 from tasc_pipeline.assets.described import WHEN_CLOSED, columns
 from tasc_pipeline.assets.progress import OBSERVE_EVERY_S, observing
+from tasc_pipeline.failures import in_words, window_of
 from tasc_pipeline.partitions import one_window_per_run, sealed_windows
 from tasc_pipeline.resources import StateFolder
 from tasc_pipeline.steps.evidence_tables import publish_evidence
@@ -27,8 +28,8 @@ from tasc_pipeline.warehouse.schemas import EVIDENCE, REPORTED_SCORES
 )
 def evaluator_evidence(context: dg.AssetExecutionContext, state: StateFolder) -> dg.MaterializeResult[None]:
     """Check and publish the window's evidence."""
-    with also_watching(observing(context, "evaluator_evidence"), OBSERVE_EVERY_S):
-        published = publish_evidence(state.home(), context.partition_key)
+    with in_words(), also_watching(observing(context, "evaluator_evidence"), OBSERVE_EVERY_S):
+        published = publish_evidence(state.home(), window_of(context))
     checked = published.checked
     return dg.MaterializeResult(
         metadata={

@@ -12,7 +12,7 @@ from tasc_collector.shadow.runner import RunResult
 from tasc_pipeline.assets.described import TARGETS
 from tasc_pipeline.steps.approved import ApprovedPlan, LoadedReceipts
 from tasc_pipeline.steps.close import ClosedWindow
-from tasc_pipeline.steps.collect import ASSET_TABLES, Publication
+from tasc_pipeline.steps.publish import ASSET_TABLES, Publication
 
 Metadata = Mapping[str, Any]  # Any: whatever Dagster takes as a metadata value
 

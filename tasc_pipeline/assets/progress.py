@@ -22,7 +22,7 @@ def observing(
     run = context.op_execution_context
 
     def show(snapshot: Snapshot) -> None:
-        speed = {"rate_per_s": snapshot.rate_per_s, "left_s": snapshot.left_s}
+        speed = {"rate_per_s": (snapshot.rate_per_s, 3), "left_s": (snapshot.left_s, 1)}
         run.log_event(
             dg.AssetObservation(
                 asset,
@@ -31,7 +31,7 @@ def observing(
                     "what": snapshot.what or "collecting",
                     "done": snapshot.done,
                     "total": snapshot.total,
-                    **{name: value for name, value in speed.items() if value is not None},
+                    **{name: round(value, digits) for name, (value, digits) in speed.items() if value is not None},
                 },
             )
         )

@@ -128,5 +128,7 @@ def _run(command: object) -> None:
         raise typer.Exit(EXIT_USAGE) from None
     except Abort:
         raise KeyboardInterrupt from None
+    except SystemExit:  # click's own answer to a pipe whose reader has gone
+        raise BrokenPipeError from None
     if isinstance(result, int) and result:
         raise typer.Exit(result)

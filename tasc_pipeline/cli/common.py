@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console
@@ -30,23 +30,44 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-PLAIN_WIDTH = 140
+PLAIN_WIDTH = 160
 """Columns of a table where nobody looks at a terminal: a file or pipe has no width of its own."""
+
+
+def _fold(item: object) -> None:
+    from rich.table import Table
+
+    for column in item.columns if isinstance(item, Table) else ():
+        column.overflow = "fold"
 
 
 def out() -> Console:
     """Standard output: results."""
-    return _console(sys.stdout)
+    return _Console(sys.stdout)
 
 
 def err() -> Console:
     """Standard error: progress and refusals."""
-    return _console(sys.stderr)
+    return _Console(sys.stderr)
 
 
-def _console(stream: TextIO) -> Console:
-    width = None if stream.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
-    return Console(file=stream, highlight=False, soft_wrap=True, width=width)
+class _Console(Console):
+    """Text as it is: brackets and colons of names that others chose are no markup and no emoji, and nothing is cut."""
+
+    def __init__(self, stream: TextIO) -> None:
+        width = None if stream.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
+        super().__init__(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
+
+    def print(self, *objects: Any, **options: Any) -> None:  # Any: whatever rich prints, and how
+        """As rich does, but a long word in a table goes on in the next line: keys and digests are there to be copied."""
+        for item in objects:
+            if not isinstance(item, str):
+                _fold(item)
+        super().print(*objects, **options)
+
+    def on_broken_pipe(self) -> None:
+        """Leave the end to ``run_guarded``; rich would exit with 1."""
+        raise BrokenPipeError
 
 
 def say(text: str) -> None:
@@ -57,15 +78,24 @@ def say(text: str) -> None:
 def run_guarded(command: Callable[[], object]) -> int:
     """Run a command; one of our errors becomes one message and its exit code."""
     try:
+        code = _code_of(command)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader of a pipe has gone (`tasc sql ... | head`): not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _code_of(command: Callable[[], object]) -> int:
+    try:
         command()
     except (InputError, WireError) as error:
         return _refuse(error, EXIT_REFUSED)
     except (TascError, ComputeError) as error:
         return _refuse(error, EXIT_FAILED if not isinstance(error, JournalError) else EXIT_OUTPUT)
     except BrokenPipeError:
-        # the reader of a pipe has gone (`tasc sql ... | head`): not an error of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except KeyboardInterrupt:
         say("interrupted")
         return EXIT_INTERRUPTED

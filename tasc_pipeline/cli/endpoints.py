@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from tasc_collector.contracts.study import EndpointFile
@@ -141,7 +140,7 @@ def _show(alias: str, steps: tuple[CheckStep, ...]) -> None:
     for step in steps:
         took = "" if step.took_ms is None else f"{step.took_ms:.1f}"
         # an IPv6 origin and the names of a certificate hold brackets, which are no markup
-        table.add_row(step.name, "ok" if step.good else "no", escape(step.detail), took)
+        table.add_row(step.name, "ok" if step.good else "no", step.detail, took)
     out().print(table)
 
 

@@ -13,9 +13,9 @@ from tasc_compute import health
 from tasc_compute.codec import to_json
 from tasc_compute.contracts import DockerReference, InstanceRecord, InstanceState, ProcessReference
 from tasc_compute.devices.snapshot import Survey, survey
-from tasc_compute.errors import LaunchFailed, RecipeError, StoreError
+from tasc_compute.errors import LaunchFailed, RecipeError
 from tasc_compute.launchers.base import tail_of_file
-from tasc_compute.lifecycle import observe, stop
+from tasc_compute.lifecycle import check_known, observe, stop
 from tasc_compute.limits import LOG_TAIL_BYTES
 from tasc_compute.local import launch_recipe, local_compute, local_order
 from tasc_compute.planning import configuration_digest, dropped_knobs, plan_launch, refusals, shown_command
@@ -187,6 +187,7 @@ def stop_command(
 
     def run() -> None:
         compute = local_compute(home().root)
+        check_known(name, compute)
         outcome = stop(name, compute, grace_ms=None if grace_s is None else int(grace_s * 1000))
         say(f"{name}: {STOP_TEXT[outcome]}")
         if not outcome.proved:
@@ -205,10 +206,8 @@ def logs_command(
 
     def run() -> None:
         compute = local_compute(home().root)
-        path = compute.log_path(name)
-        record = compute.store.read(name)
-        if record is None and not path.exists():
-            raise StoreError("there is no such instance and no log of one", where=name, way_out="tasc engines list")
+        check_known(name, compute)
+        path, record = compute.log_path(name), compute.store.read(name)
         if record is None or isinstance(record.ref, ProcessReference) or record.ref is None:
             text = tail_of_file(path, size)
         else:

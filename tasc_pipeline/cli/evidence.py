@@ -50,6 +50,12 @@ def add(
     console.print(f"{added.new} pieces of evidence taken in, {added.known} were there already", markup=False)
     for window_key, count in added.windows.items():
         console.print(f"  {window_key}: {count}; next: tasc assess {window_key}", markup=False)
+    for window_key, count in added.late.items():
+        console.print(
+            f"  {window_key}: {count} were produced after its watermark and count in a revision only: "
+            f"tasc seal --revise {window_key}",
+            markup=False,
+        )
     for profile_id, count in added.unscored.items():
         console.print(f"  {profile_id}: {count} successful executions have no evidence yet", markup=False)
 
@@ -72,6 +78,8 @@ def sign(
 
     if to is not None and to.exists():
         raise InputError("this file exists", where=str(to), way_out="choose another name, or remove it")
+    if to is not None and not to.parent.is_dir():
+        raise InputError("there is no such folder", where=str(to.parent), way_out="make it, or name a file elsewhere")
     evaluator = Evaluator(
         read_record_file(ExperimentProtocol, protocol),
         keys.signing_key(home(), key),

@@ -46,8 +46,8 @@ def assess_files(
             cost_model_digest=None,
         )
         print_gates(console, result)
-        for status, count in item.untrusted.items():
-            console.print(f"note: {count} pieces of evidence score nothing: {status}", markup=False)
+        for reason, count in item.unscoring.items():
+            console.print(f"note: {count} pieces of evidence score nothing: {reason}", markup=False)
         console.print(f"{phase}: {item.decision.status}: {result.sentence}", markup=False)
         console.print(f"  as of {item.context.as_of}; decision {item.decision.decision_digest}", markup=False)
     for phase in study.unjudged:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tasc_collector.errors import InputError
 from tasc_pipeline.cli.common import EXIT_REFUSED, home, now, out, say
 from tasc_pipeline.home import default_home
 from tasc_pipeline.home.setup import init_home
@@ -35,7 +36,16 @@ def init() -> None:
 def ui(port: Annotated[int, typer.Option(help="Port on loopback.")] = 3000) -> None:
     """Open Dagster's web server and daemon on the state folder, bound to loopback."""
     found = home()
+    from tasc_compute.health import port_is_free
     from tasc_pipeline.instance import workspace_file
+
+    if not port_is_free(port):  # Dagster would start a second daemon on this state folder before it finds out
+        raise InputError(
+            "something listens on this port; nothing was started",
+            where="tasc ui",
+            field=str(port),
+            way_out=f"if it is this UI, open http://127.0.0.1:{port}; else choose another port: tasc ui --port {port + 1}",
+        )
 
     where = ["-w", str(workspace_file(found))]
     environment = {

@@ -1,10 +1,12 @@
 """``tasc seal | plan | collect | settle | verify | assess | launch``: a window's life from the shell.
 
-Each command imports the steps that it takes: collecting must not wait for what only charts need.
+Each command imports the steps that it takes: collecting must not wait for what only charts need. What publishes a window
+is imported when its last call is over: a first call must not wait for Arrow and DuckDB.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import typer
@@ -196,15 +198,13 @@ def collect_window(window_key: WindowKey) -> None:
 
     Exits 1 where it is not complete, and where it was cut off because its authorization or a key ended.
     """
-    from tasc_pipeline.steps import close, collect
+    from tasc_pipeline.steps import collect
     from tasc_pipeline.steps.approved import load_approved
 
     found = home()
     with terminal_progress() as show:
         result = collect.collect(found, window_key, show=show)
-        published = collect.publish(found, window_key)
-        if result.status == "complete":
-            close.close(found, window_key)
+        rows = _publish_and_close(found, window_key, complete=result.status == "complete")
     console = out()
     console.print(", ".join(f"{count} {state}" for state, count in sorted(result.states.items())), markup=False)
     if result.status == "complete" and result.stop_reason:
@@ -220,9 +220,19 @@ def collect_window(window_key: WindowKey) -> None:
         from tasc_pipeline.steps.evidence_tables import publish_evidence
 
         publish_evidence(found, window_key)  # of its own watermark; that of revision 1 was published when it came
-    console.print(f"closed; {published.rows['traces']} rows published; next: tasc assess {window_key}", markup=False)
+    console.print(f"closed; {rows['traces']} rows published; next: tasc assess {window_key}", markup=False)
     if result.stop_reason:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _publish_and_close(found: Home, window_key: str, *, complete: bool) -> Mapping[str, int]:
+    """Publish a window and close it where it is complete; rows of each table. What this loads, no call has waited for."""
+    from tasc_pipeline.steps import close, publish
+
+    published = publish.publish(found, window_key)
+    if complete:
+        close.close(found, window_key)
+    return published.rows
 
 
 def settle_window(window_key: WindowKey) -> None:
@@ -230,14 +240,12 @@ def settle_window(window_key: WindowKey) -> None:
 
     Before the window's end, executions without an intent stay pending: collect them, or settle again after the end.
     """
-    from tasc_pipeline.steps import close, collect
+    from tasc_pipeline.steps import collect
 
     found = home()
     with terminal_progress() as show:
         result = collect.collect(found, window_key, show=show, send=False)
-        collect.publish(found, window_key)
-        if result.status == "complete":
-            close.close(found, window_key)
+        _publish_and_close(found, window_key, complete=result.status == "complete")
     out().print(", ".join(f"{count} {state}" for state, count in sorted(result.states.items())), markup=False)
     if result.status == "complete":
         out().print("closed", markup=False)

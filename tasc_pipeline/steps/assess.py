@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.errors import InputError
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.control.verdicts import AssessmentInputs, assess_comparison
 from tasc_pipeline.home.files import write_file
 from tasc_pipeline.home.keys import collector_keys
@@ -16,10 +17,10 @@ from tasc_pipeline.home.windows import REPORT, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
 from tasc_pipeline.steps.assess_decision import assess_decision_window
 from tasc_pipeline.steps.close import ClosedWindow, close
-from tasc_pipeline.steps.collect import manifest_signer, utc_now
 from tasc_pipeline.steps.conditions import conditions
 from tasc_pipeline.steps.earlier import earlier_windows
 from tasc_pipeline.steps.observing import observation
+from tasc_pipeline.steps.publish import manifest_signer
 from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.database import build_views, connect
 from tasc_pipeline.warehouse.publish import publish

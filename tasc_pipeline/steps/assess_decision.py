@@ -1,7 +1,9 @@
 """Assessing a decision study's closed window: by our own analysis, or exactly as the original where the plan says so.
 
 ``as_of`` is explicit in the result. Its default is the watermark, or now where that is still to come: then the window is
-``STALE`` and says how long to wait. An instant that is still to come is refused, because evidence may arrive before it.
+``STALE`` and says how long to wait, by whichever analysis. An instant that is still to come is refused, because evidence may
+arrive before it. Engine v2 compares a window's evidence with its manifest, and both name the instant of the check: so it
+judges a window as of its watermark only.
 """
 
 from __future__ import annotations
@@ -43,12 +45,20 @@ def assess_decision_window(
         now: the wall clock.
 
     Raises:
-        InputError: the instant is still to come, or a file is missing or breaks a rule.
+        InputError: the instant is still to come, or no instant for this analysis; or a file is missing or breaks a rule.
         DigestMismatch: a file is not the one that the plan names.
     """
     material = read_material(home, approved, closed, _instant(approved, as_of, now))
-    if not material.engine_v2:
+    watermark = approved.declaration.record.ingestion_watermark
+    if not material.engine_v2 or material.as_of < watermark:
         return assess_decision(decision_inputs(home, material))
+    if closed.manifest is not None and material.as_of > watermark:
+        raise InputError(
+            "engine v2 judges a window as of its watermark only",
+            where="--as-of",
+            rule=f"the window's manifest names the evidence as it was checked at {watermark}",
+            way_out=f"leave --as-of out: tasc assess {approved.window_key}",
+        )
     decision = engine_decision(home, material)
     write_file(WindowFolder(home, approved.window_key).path / DECISION, decision.canonical(), replace=True)
     return report_of(

@@ -10,11 +10,11 @@ from tasc_collector.canonical import digest
 from tasc_collector.contracts.report import AssessmentReport
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import TascError
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.window_index import WindowFacts, current_keys, window_facts
 from tasc_pipeline.home.windows import APPROVAL, LINK, PLAN, REPORT, WindowFolder
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.progress_of import RunState, run_state
 from tasc_pipeline.steps.watch import counted
 from tasc_pipeline.warehouse.compaction import compact_due

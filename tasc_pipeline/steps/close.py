@@ -24,13 +24,14 @@ from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.contracts.sets import evaluator_set_digest
 from tasc_collector.contracts.window import LinkCounts, WindowLink
 from tasc_collector.errors import DigestMismatch, InputError
-from tasc_collector.journal import verify
+from tasc_collector.journal import journal_exists, verify
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.control.purposes import PURPOSES
 from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.windows import LINK, MANIFEST, WindowFolder
 from tasc_pipeline.steps.approved import ApprovedPlan, load_approved
-from tasc_pipeline.steps.collect import run_context, utc_now
+from tasc_pipeline.steps.collect import run_context
 from tasc_pipeline.steps.collected import Collected, read_collected, telling
 from tasc_pipeline.steps.evidence import check_window_evidence
 from tasc_pipeline.steps.metrics import scrapes_digest
@@ -56,14 +57,16 @@ def close(home: Home, window_key: str, *, now: Callable[[], datetime] = utc_now)
         now: the wall clock.
 
     Raises:
-        InputError: executions are pending; says the command that finishes them.
+        InputError: nothing was collected, or executions are pending; says the command that goes on.
         JournalError: the journal is not what its seal says.
         DigestMismatch: the window is closed, and something is not what its signed link names; says which field.
     """
     approved = load_approved(home, window_key)
     plan, declaration = approved.plan.record, approved.declaration.record
     journal_key = keys.hmac_key(home, approved.study.study.keys.journal_hmac)
-    context = run_context(home, approved, ())
+    context, folder = run_context(home, approved, ()), WindowFolder(home, window_key)
+    if not folder.has(LINK) and not journal_exists(context.folder):
+        raise InputError("nothing was collected yet", where=window_key, way_out=f"run: tasc collect {window_key}")
     with telling(approved, "verifying the journal") as each:
         report = verify(context.folder, context.binding, journal_key, each=each)
     collected = read_collected(approved, context.folder, journal_key)
@@ -74,7 +77,6 @@ def close(home: Home, window_key: str, *, now: Callable[[], datetime] = utc_now)
             way_out=f"finish the window: tasc collect {window_key} (or after its end: tasc settle {window_key})",
         )
     settle_window(home, approved, collected.executions, format_timestamp(now()))
-    folder = WindowFolder(home, window_key)
     if folder.has(LINK):
         return _as_signed(folder, approved, collected, report.head)
     manifest = None

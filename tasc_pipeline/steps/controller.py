@@ -351,14 +351,12 @@ def _assessed_windows(records: _Records, snapshot: ControllerSnapshot) -> Iterat
 def _judged(declaration: WindowDeclaration, manifest: WindowManifest, decision: _Decision) -> _Candidate:
     """What a decision on a window's manifest tells."""
     fact = sources.window_assessment(declaration, manifest, decision.decided)
-    late = decision.decided.evaluator_set_digest != manifest.evaluator_set_digest
-    return _Candidate(
-        fact,
-        decision,
-        f" (evidence that came after the close needs a revision: tasc seal --revise {decision.window_key})"
-        if late
-        else "",
-    )
+    way_out = ""
+    if decision.as_of > manifest.ingestion_watermark:
+        way_out = f" (a controller takes the decision as of the watermark: tasc assess {decision.window_key})"
+    elif decision.decided.evaluator_set_digest != manifest.evaluator_set_digest:
+        way_out = f" (evidence that came after the close needs a revision: tasc seal --revise {decision.window_key})"
+    return _Candidate(fact, decision, way_out)
 
 
 def _operator_only(_records: _Records, snapshot: ControllerSnapshot, _at: str) -> _Found:

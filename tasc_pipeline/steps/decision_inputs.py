@@ -7,7 +7,7 @@ The steps; the first that does not hold names itself and nothing is assessed:
 2. The cost model is the one that protocol and plan name, by digest. A study without one has no costs.
 3. The frozen policy is one of the study's; development takes all of them.
 4. Evidence is that of the window's traces, produced until the assessment and the watermark, checked as of the
-   assessment. What is not trusted is counted with its reason and scores nothing.
+   assessment. What is not trusted, or came later, is counted with its reason and scores nothing.
 5. Every execution is read once: its envelope is held against the protocol (``control.trace_checks``) and becomes columns,
    and nothing but columns and one small row per execution is kept of it.
 6. Traces and evidence join (``control.joining``); duplicates, conflicts and orphans are refused, because a table from
@@ -38,6 +38,7 @@ from tasc_pipeline.control.decisions.capacity import Capacity, capacity_of
 from tasc_pipeline.control.decisions.costs import CostRule
 from tasc_pipeline.control.decisions.deciding import DecisionInputs
 from tasc_pipeline.control.decisions.reporting import DecidedWindow
+from tasc_pipeline.control.decisions.words import LATE, BesideManifest
 from tasc_pipeline.control.engine_v2 import Table, joined_table, refuse_problems
 from tasc_pipeline.control.engine_v2_dataset import Sources
 from tasc_pipeline.control.joined_rows import Executions as EnvelopeColumns
@@ -183,7 +184,7 @@ def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
         as_of=material.as_of,
         cost_reason=cost_reason,
         rejected=rejected_evidence(material),
-        evidence_after_close=_evidence_after_close(material),
+        beside_manifest=_beside_manifest(home, material),
         earlier=earlier_decisions(
             home,
             approved,
@@ -195,10 +196,16 @@ def decision_inputs(home: Home, material: DecisionMaterial) -> DecisionInputs:
     )
 
 
-def _evidence_after_close(material: DecisionMaterial) -> bool:
-    """Whether the evidence until the watermark is not the set that the window's manifest was closed over."""
-    manifest = material.closed.manifest
-    return manifest is not None and manifest.evaluator_set_digest != material.evidence.evaluator_set_digest
+def _beside_manifest(home: Home, material: DecisionMaterial) -> BesideManifest | None:
+    """How the evidence is not the set that the window's manifest names: checked as of the watermark, as it was at the close."""
+    manifest, found = material.closed.manifest, material.evidence
+    if manifest is None or manifest.evaluator_set_digest == found.evaluator_set_digest:
+        return None
+    if material.as_of > manifest.ingestion_watermark:
+        found = check_window_evidence(home, material.approved.window_key, manifest.ingestion_watermark)
+        if manifest.evaluator_set_digest == found.evaluator_set_digest:
+            return "another-instant"
+    return "evidence-after-close"
 
 
 def decided_window(material: DecisionMaterial) -> DecidedWindow:
@@ -207,6 +214,7 @@ def decided_window(material: DecisionMaterial) -> DecidedWindow:
     return DecidedWindow(
         study_id=plan.study_id,
         window_key=material.approved.window_key,
+        collected_as=material.approved.collected_as,
         declaration_digest=declaration.digest,
         plan_digest=plan.digest,
         policy_digest=plan.policy_digest,
@@ -409,6 +417,9 @@ def _capacity(home: Home, approved: ApprovedPlan) -> dict[str, Capacity]:
 
 
 def rejected_evidence(material: DecisionMaterial) -> dict[str, int]:
-    """Evidence that does not count, by its reason."""
+    """Evidence that does not count, by its reason; before the watermark nothing is late yet."""
     joined = material.table.rows
-    return dict(sorted(Counter(joined.reason_words[place] for place in joined.rejected[1].tolist()).items()))
+    found = Counter(joined.reason_words[place] for place in joined.rejected[1].tolist())
+    if material.evidence.later and material.as_of >= material.approved.declaration.record.ingestion_watermark:
+        found[LATE] = material.evidence.later
+    return dict(sorted(found.items()))

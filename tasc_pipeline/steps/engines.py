@@ -23,7 +23,7 @@ from tasc_collector.errors import InputError, NotAuthorized, TascError
 from tasc_compute.devices.snapshot import survey
 from tasc_compute.errors import ComputeError, LaunchFailed
 from tasc_compute.launchers.base import StopOutcome
-from tasc_compute.lifecycle import stop
+from tasc_compute.lifecycle import check_known, stop
 from tasc_compute.local import Launched, launch_recipe, local_compute
 from tasc_compute.recipes import Recipe, read_recipe
 from tasc_compute.render import render
@@ -94,15 +94,14 @@ def stop_engine(home: Home, name: str) -> StopOutcome:
     """Stop one instance and give its devices and port back.
 
     Raises:
+        InputError: there is no such instance.
         TascError: it cannot be proved stopped, so its lease is kept; or its record cannot be used.
     """
     try:
-        outcome = stop(name, local_compute(home.root))
+        check_known(name, local_compute(home.root))
     except ComputeError as error:
         raise _as_input_error(error) from None
-    if not outcome.proved:
-        raise TascError(f"{name}: {STOP_TEXT[outcome]}")
-    return outcome
+    return _stop(home, name)
 
 
 @contextlib.contextmanager
@@ -153,12 +152,22 @@ def check_configurations(study: LoadedStudy, launched: Sequence[Launched]) -> No
             )
 
 
+def _stop(home: Home, name: str) -> StopOutcome:
+    try:
+        outcome = stop(name, local_compute(home.root))
+    except ComputeError as error:
+        raise _as_input_error(error) from None
+    if not outcome.proved:
+        raise TascError(f"{name}: {STOP_TEXT[outcome]}")
+    return outcome
+
+
 def _stop_all(home: Home, names: Sequence[str]) -> None:
     """Stop each; one that fails does not keep the others from being stopped."""
     failed: list[str] = []
     for name in names:
         try:
-            stop_engine(home, name)
+            _stop(home, name)
         except TascError as error:
             failed.append(str(error))
     if failed:

@@ -50,12 +50,14 @@ class CheckedEvidence:
         columns: the same as columns.
         context: what it was checked under.
         snapshot: the operator's trust.
+        later: pieces that were produced too late to be among them.
     """
 
     receipts: StoredReceipts
     columns: Evidence
     context: AssessmentContext
     snapshot: EvaluatorTrustSnapshot
+    later: int
 
     @property
     def evaluator_set_digest(self) -> str:
@@ -157,7 +159,8 @@ def check_window_evidence(home: Home, window_key: str, as_of: str, *, until: str
     snapshot = trust_snapshot(approved.study)
     context = context_of(snapshot, as_of)
     last = min(as_of, until or as_of)
-    stored = [item for item in window_evidence(home, window_key) if item.parsed.record.produced_at <= last]
+    every = window_evidence(home, window_key)
+    stored = [item for item in every if item.parsed.record.produced_at <= last]
     checker = EvidenceChecker(snapshot, context, verified=remembered(stored))
     assert approved.study.protocol is not None  # noqa: S101 - a study with a trust snapshot is a decision
     blocks, tell = EvidenceBlocks(ProtocolTerms.of(approved.study.protocol)), counted("checking evidence", len(stored))
@@ -173,7 +176,8 @@ def check_window_evidence(home: Home, window_key: str, as_of: str, *, until: str
         spans[place] = spool.put(
             canonical_bytes(stored[place].parsed.value)
         )  # in the order in which a table holds them
-    return CheckedEvidence(SpooledReceipts(spool, spans, columns, context), columns, context, snapshot)
+    receipts_of = SpooledReceipts(spool, spans, columns, context)
+    return CheckedEvidence(receipts_of, columns, context, snapshot, len(every) - len(stored))
 
 
 def envelopes(home: Home, approved: ApprovedPlan) -> list[Parsed[TraceEnvelope]]:

@@ -8,7 +8,7 @@ Procedure; the first step that fails names file, line and rule, and nothing is t
    are those that the protocol pins.
 4. What was taken in before is left out; adding a file again changes nothing.
 5. Every new piece is about an accepted trace of a window of this study and about the output that the trace has. Together
-   with what is stored there is no duplicate, no conflict, and no evidence from before the execution ended.
+   with what is stored and still trusted there is no duplicate and no conflict, and nothing new is older than its answer.
 6. One content-addressed file with its signed batch is written, and the windows' tables are published.
 
 Trust is asked again as of every assessment. Only the signatures are not: the batch remembers under which key they hold.
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from tasc_collector.contracts.base import Parsed
+from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EvaluatorEvidence
 from tasc_collector.contracts.evidence_batch import EvidenceBatch, VerifiedKey
 from tasc_collector.contracts.evidence_trust import EvidenceChecker, EvidenceReceipt, EvidenceStatus
@@ -40,7 +41,7 @@ from tasc_pipeline.home import evidence as storage
 from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.studies import LoadedStudy, load_study
-from tasc_pipeline.home.window_index import window_facts
+from tasc_pipeline.home.window_index import current_keys, window_facts
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.evidence import context_of, envelopes, remembered, trust_snapshot
 from tasc_pipeline.steps.evidence_tables import publish_evidence
@@ -73,12 +74,14 @@ class Added:
         new: pieces that were taken in.
         known: pieces that had been taken in before.
         windows: new pieces by window.
+        late: of them, those that were produced after the window's watermark, by its newest revision.
         unscored: successful executions of those windows, by profile, that have no evidence yet.
     """
 
     new: int
     known: int
     windows: Mapping[str, int]
+    late: Mapping[str, int]
     unscored: Mapping[str, int]
 
 
@@ -126,9 +129,10 @@ def add_evidence(home: Home, study_id: str, path: Path, now: datetime) -> Added:
     unscored: Counter[str] = Counter()
     for key, trace_ids in windows.items():
         own = [receipt for _, receipt in fresh if receipt.evidence.trace_id in trace_ids]
-        earlier = [before.check(item.parsed) for item in stored.values() if item.parsed.record.trace_id in trace_ids]
-        rows = _joined(home, key, terms, [*own, *earlier])
-        unscored.update(_unscored(rows))
+        traces = envelopes(home, load_approved(home, key))
+        known = {trace.record.trace_id for trace in traces}
+        earlier = [before.check(item.parsed) for item in stored.values() if item.parsed.record.trace_id in known]
+        unscored.update(_unscored(_joined(traces, terms, own, earlier)))
     if fresh:
         _store(home, terms, [item for item, _ in fresh], sorted(windows), at)
     tell = counted("publishing evidence of windows", len(windows))
@@ -139,8 +143,22 @@ def add_evidence(home: Home, study_id: str, path: Path, now: datetime) -> Added:
         new=len(fresh),
         known=len(read) - len(fresh),
         windows={key: sum(item.record.trace_id in ids for item, _ in fresh) for key, ids in sorted(windows.items())},
+        late=_late(home, [item for item, _ in fresh], windows),
         unscored=dict(unscored),
     )
+
+
+def _late(home: Home, fresh: Sequence[Parsed[EvaluatorEvidence]], windows: Mapping[str, set[str]]) -> dict[str, int]:
+    """Evidence that only a revision can count, by the newest revision that there is."""
+    facts = window_facts(home)
+    newest = {(facts[key].study_id, facts[key].window_id): facts[key] for key in current_keys(facts)}
+    found = {}
+    for key, trace_ids in sorted(windows.items()):
+        last = newest[facts[key].study_id, facts[key].window_id]
+        late = sum(item.record.trace_id in trace_ids and item.record.produced_at > last.watermark for item in fresh)
+        if late:
+            found[last.window_key] = late
+    return found
 
 
 def _terms(home: Home, study_id: str) -> _Terms:
@@ -238,20 +256,25 @@ def _windows_of(home: Home, study_id: str, trace_ids: set[str], path: Path) -> d
     return found
 
 
-def _joined(home: Home, window_key: str, terms: _Terms, receipts: Sequence[EvidenceReceipt]) -> JoinedRows:
-    """Step 5: the same join as the assessment's."""
-    traces = envelopes(home, load_approved(home, window_key))
+def _joined(
+    traces: Sequence[Parsed[TraceEnvelope]],
+    terms: _Terms,
+    own: Sequence[EvidenceReceipt],
+    earlier: Sequence[EvidenceReceipt],
+) -> JoinedRows:
+    """Step 5: the same join as the assessment's. What is not trusted any more is no obstacle to what replaces it."""
     check_traces(traces, terms.protocol, verified=True)
-    rows = join(executions_of(traces, terms.protocol.protocol), evidence_of(receipts, terms.protocol))
+    rows = join(executions_of(traces, terms.protocol.protocol), evidence_of([*own, *earlier], terms.protocol))
     refuse_problems(rows.problems)
     numbers, reasons = rows.rejected
     for number, reason in zip(numbers.tolist(), reasons.tolist(), strict=True):
-        raise InputError(
-            "evidence cannot count for its trace; nothing was taken",
-            where=receipts[number].evidence.trace_id,
-            rule=rows.reason_words[reason],
-            way_out=f"{_SCORE_AGAIN} after the execution has ended",
-        )
+        if number < len(own):
+            raise InputError(
+                "evidence cannot count for its trace; nothing was taken",
+                where=own[number].evidence.trace_id,
+                rule=rows.reason_words[reason],
+                way_out=f"{_SCORE_AGAIN} after the execution has ended",
+            )
     return rows
 
 

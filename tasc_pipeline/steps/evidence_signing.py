@@ -4,8 +4,8 @@ the two files that it reads.
 Input is CSV with a header, or JSON lines. One row per trace: ``trace_id`` and ``score`` (0 to 1), or instead of a score
 ``outcome`` (missing, invalid or abstained) and ``reason_code``. Every other column is refused, so that nobody believes it
 was signed, and so is one that a header names twice. The evaluator's identity is the protocol's; the terminal output is the
-trace's; a row about a trace that is not in the export, or that has no terminal output, is refused. With one bad row, or none
-at all, nothing is signed.
+trace's; a row about a trace that is not in the export, that has no terminal output, or that ended after the scores were
+produced, is refused. With one bad row, or none at all, nothing is signed.
 """
 
 from __future__ import annotations
@@ -115,6 +115,14 @@ def sign_scores(traces: Sequence[Parsed[TraceEnvelope]], scores: Path, evaluator
         if record.terminal_output_id is None:
             raise _refusal(
                 place, "trace_id", "the execution has no terminal output to score", "leave failed executions out"
+            )
+        if evaluator.produced_at < record.completed_at:
+            raise _refusal(
+                place,
+                "trace_id",
+                f"the answer ended at {record.completed_at}, the score is of {evaluator.produced_at}: no score is older "
+                "than its answer",
+                "set this machine's clock, or say when the scores were produced with --produced-at",
             )
         signed[trace_id] = _sign(record, outcome, digest(ROW_DOMAIN, row), evaluator, protocol_digest, place)
     if not signed:

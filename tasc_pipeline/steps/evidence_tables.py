@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.steps.approved import load_approved
-from tasc_pipeline.steps.collect import manifest_signer, utc_now
 from tasc_pipeline.steps.evidence import CheckedEvidence, check_window_evidence
 from tasc_pipeline.steps.lm_eval import imported_scores
+from tasc_pipeline.steps.publish import manifest_signer
 from tasc_pipeline.warehouse.database import build_views
 from tasc_pipeline.warehouse.publish import publish
 from tasc_pipeline.warehouse.record_rows import evidence_table, reported_scores_table

@@ -7,8 +7,9 @@ Procedure; the first step that does not hold names file, line, field and rule, a
 1. Every file is read to its end, bounded and strict. A phase is there with all of its files or not at all; development is
    always there. ``work-budget.json`` bounds candidates, rows, draws and groups; the original's price of one assessment
    (``maxAssessmentWork``) is of its own loops and is not asked.
-2. Every piece of evidence is checked against the operator's snapshot as of the phase's context. What is not trusted
-   stays in the table with its reason and scores nothing, as in the original; how much of it there is, is told.
+2. Every piece of evidence is checked against the operator's snapshot as of the phase's context. What is not trusted, not
+   of the protocol's evaluator or older than its answer stays in the table with its reason and scores nothing, as in the
+   original; how much of it there is, is told.
 3. Every trace is checked: both signatures, the protocol, the split (``control.trace_checks``). Then both are joined.
 4. Development is decided, then holdout and window for the policy that development nominated.
 5. A controller's snapshot that lies beside must have recorded exactly this development decision; without one the chain is
@@ -108,13 +109,13 @@ class PhaseResult:
         decision: engine v2's.
         context: it was made under.
         watermark: evidence counts until then; the context's instant where there is no window.
-        untrusted: pieces of evidence that score nothing, by their status.
+        unscoring: pieces of evidence that score nothing, by the reason: their status, or what the join found.
     """
 
     decision: AssessmentDecision
     context: AssessmentContext
     watermark: str
-    untrusted: Mapping[str, int]
+    unscoring: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +299,13 @@ def _decided(
     else:
         watermark = max(manifest.event_time_end_exclusive, manifest.ingestion_watermark)
         decision = engine_v2.assess_window(table, context, nomination.selected_policy, manifest)
-    untrusted = Counter(item.status.value for item in table.sources.receipts if not item.trusted)
-    return PhaseResult(decision, context, watermark, dict(sorted(untrusted.items())))
+    return PhaseResult(decision, context, watermark, unscoring(table))
+
+
+def unscoring(table: Table) -> dict[str, int]:
+    """Pieces of evidence that score nothing, by the reason: their status, or what the join found."""
+    reasons = (table.rows.reason_words[place] for place in table.rows.rejected[1].tolist())
+    return dict(sorted(Counter(reason.removeprefix("verification-") for reason in reasons).items()))
 
 
 def _controller(

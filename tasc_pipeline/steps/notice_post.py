@@ -34,11 +34,11 @@ from tasc_collector.transport.policy import authorize
 from tasc_collector.transport.result import ExchangeRequest, ExchangeResult
 from tasc_collector.transport.tls import TlsSettings
 from tasc_collector.transport.trust import trust_of
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.home import notices as store
 from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.notices import StoredNotice
 from tasc_pipeline.home.studies import load_study, study_ids
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.steps.notices import publish_notices, unpublished
 
 _REFERENCE: Final = "notice-webhook"

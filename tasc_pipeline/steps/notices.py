@@ -17,6 +17,7 @@ from typing import Final
 
 from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError, TascError
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.control import notices as rules
 from tasc_pipeline.home import keys
 from tasc_pipeline.home import notices as store
@@ -24,7 +25,6 @@ from tasc_pipeline.home.layout import Home
 from tasc_pipeline.home.notices import StoredNotice
 from tasc_pipeline.home.studies import load_study, study_ids
 from tasc_pipeline.home.window_index import WindowFacts, current_keys, window_facts
-from tasc_pipeline.steps.collect import utc_now
 from tasc_pipeline.warehouse.database import build_views
 from tasc_pipeline.warehouse.manifests import published, read_window
 from tasc_pipeline.warehouse.publish import ManifestSigner, publish

@@ -64,7 +64,10 @@ def proved(home: Home, window_key: str) -> Iterator[str]:
     """
     for finding in _findings(home, window_key):
         if not finding.sound:
-            raise TascError(f"{finding.name}: {finding.detail}", where=window_key, way_out=finding.way_out)
+            said = finding.detail  # the text of an error has its own way out
+            raise TascError(
+                f"{finding.name}: {said}", where=window_key, way_out=None if " -> " in said else finding.way_out
+            )
         yield f"{finding.name}: {finding.detail}"
 
 

@@ -13,7 +13,7 @@ To open a part costs a query about a millisecond, as much as reading some 20,000
 5. A table is compacted by one process at a time, and by one that comes meanwhile not at all. Otherwise rows that were
    read before a window was published again could be merged after its new ones.
 6. The merged part is published like any other: bytes, name, manifest. What it replaces is retired then and stays 24
-   hours. A process that ends between leaves both; the merged part counts, and the next merge retires the others.
+   hours. A process that ends between leaves both; the windows' own parts count, and the next merge writes it again.
 7. What a window publishes meanwhile or afterwards counts instead of its merged rows.
 
 Every source is sorted and ``window_key`` leads every sort order, so rows are taken window by window, in memory of a few row
@@ -228,7 +228,8 @@ def _merge(
         )
         disk.write(folder / MANIFEST, manifest.canonical())
         now = format_timestamp(clock())
-        after = Published(held.windows, ((folder, manifest), *held.compacted))
+        merged = (part.path.relative_to(root / table).as_posix() for part in parts)
+        after = Published(held.windows, ((folder, manifest), *held.compacted), {*held.retired, *merged})
         replaced = [path.relative_to(root / table).as_posix() for path in after.unread(root, table)]
         retire(root / table, dict.fromkeys(replaced, now), disk)
     return manifest

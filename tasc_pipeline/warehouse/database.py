@@ -18,7 +18,7 @@ from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import InputError
 from tasc_pipeline.warehouse.disk import Disk
 from tasc_pipeline.warehouse.errors import PartCorruptError
-from tasc_pipeline.warehouse.manifests import PublicKeys, Published, Source, published
+from tasc_pipeline.warehouse.manifests import PublicKeys, Published, Source, naming_windows, published
 from tasc_pipeline.warehouse.parquet import has_columns_of, write_parquet
 from tasc_pipeline.warehouse.publish import MANIFEST, RETIRED, WINDOW_FOLDER, Clock, locked, read_retired, writing
 from tasc_pipeline.warehouse.schemas import TABLES
@@ -89,7 +89,7 @@ def build_views(home: Path, *, clock: Clock, keys: PublicKeys | None = None, dis
                 if not has_columns_of(root / table.name / SCHEMA_PART, table):
                     temporary = root / table.name / f".tmp-{SCHEMA_PART}"
                     with disk.create(temporary) as file:
-                        write_parquet(file, table, [table.empty()])
+                        write_parquet(temporary, table, [table.empty()])
                         disk.sync(file)
                     disk.replace(temporary, root / table.name / SCHEMA_PART)
         with locked(root):
@@ -133,11 +133,12 @@ def _build_database(home: Path, text: str, disk: Disk) -> None:
 def _check_present(sources: Sequence[Source]) -> None:
     for source in sources:
         if not source.path.is_file():
-            raise PartCorruptError(
-                "a published part is missing",
-                where=f"{source.path.parent.parent.name}/{source.path.parent.name}/{source.path.name}",
-                way_out="materialize the window's assets again: the part is derived from the journal",
-            )
+            with naming_windows(source):
+                raise PartCorruptError(
+                    "a published part is missing",
+                    where=f"{source.path.parent.parent.name}/{source.path.parent.name}/{source.path.name}",
+                    way_out="materialize the window's assets again: the part is derived from the journal",
+                )
 
 
 def _sweep(table_folder: Path, held: Published, sources: Sequence[Source], now: datetime, disk: Disk) -> None:

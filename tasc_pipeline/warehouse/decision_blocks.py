@@ -149,6 +149,6 @@ def _bounds(gate: GateResult) -> str:
     if gate.worst is None and gate.best is None:
         return "no bound" if gate.interval is not None else ""
     if gate.worst == gate.best:
-        return "nothing unknown"
+        return "no difference"
     worst = "no bound" if gate.worst is None else amount(gate.worst, gate.unit)
     return f"{worst} / {_amount(gate.best, gate.unit)}"

@@ -1,12 +1,15 @@
 """What is published: every reader starts here, from signed manifests.
 
-A window's rows come from its own manifest where there is one, else from the compacted part of the highest generation
-that covers it. A compacted part whose window was published again with other bytes keeps counting for its other windows.
+A window's rows come from its own part as long as no compacted part replaced it, else from the compacted part of the
+highest generation that covers it. A window that is published again counts by its own part from then on, also where the
+bytes are the same: so a compacted part that is damaged or gone is mended by publishing its windows again. Until then it
+counts for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -21,7 +24,7 @@ from tasc_collector.signing import PublicKey
 from tasc_collector.wire.records import read_record
 from tasc_pipeline.warehouse.errors import PartCorruptError
 from tasc_pipeline.warehouse.parquet import check_bytes, read_groups
-from tasc_pipeline.warehouse.publish import MANIFEST, WINDOW_FOLDER, window_folder
+from tasc_pipeline.warehouse.publish import MANIFEST, WINDOW_FOLDER, read_retired, window_folder
 from tasc_pipeline.warehouse.schemas import TABLES, get_table
 
 COMPACTED = "compacted"
@@ -30,6 +33,8 @@ PublicKeys = Mapping[str, PublicKey]
 Watch: TypeAlias = Callable[[str, int], Callable[[int], None]]
 """As ``steps/watch.py`` counts: what is done and how much there is, then how much was done since."""
 
+_NAMED = 8
+"""Windows that a message lists."""
 _S = TypeVar("_S", bound=SignedRecord)
 
 
@@ -55,6 +60,8 @@ class Published:
     windows: Mapping[str, PartManifest]
     compacted: tuple[tuple[Path, CompactedManifest], ...]
     """With the folder of each, highest generation first."""
+    retired: Collection[str] = ()
+    """Parts that another one replaced, by path below the table's folder."""
 
     def sources(self, root: Path, table: str) -> tuple[Source, ...]:
         """The parts that hold the table's rows, every window once; windows first, in order of their key."""
@@ -63,7 +70,7 @@ class Published:
         for folder, manifest in self.compacted:
             covered = {item.window_key: item.sha256 for item in manifest.covers}
             without = tuple(
-                sorted(key for key, sha256 in covered.items() if key in taken or not self._same(key, sha256))
+                sorted(key for key, sha256 in covered.items() if key in taken or not self._replaced(key, sha256))
             )
             taken.update(key for key in covered if key not in without)
             if len(without) < len(covered):
@@ -97,9 +104,12 @@ class Published:
         listed += [folder / part.file for folder, group in self.compacted for part in group.parts]
         return tuple(path for path in listed if path not in read)
 
-    def _same(self, window_key: str, sha256: str) -> bool:
+    def _replaced(self, window_key: str, sha256: str) -> bool:
+        """Whether compacted rows of these bytes stand for the window."""
         own = self.windows.get(window_key)
-        return own is None or [part.sha256 for part in own.parts] == [sha256]
+        return own is None or all(
+            part.sha256 == sha256 and f"{WINDOW_FOLDER}{window_key}/{part.file}" in self.retired for part in own.parts
+        )
 
 
 def published(root: Path, table: str, *, keys: PublicKeys | None = None) -> Published:
@@ -120,7 +130,7 @@ def published(root: Path, table: str, *, keys: PublicKeys | None = None) -> Publ
         if manifest.table != table or path.parent.name != f"{WINDOW_FOLDER}{manifest.window_key}":
             raise _corrupt(path, "the manifest belongs to another folder")
         windows[manifest.window_key] = manifest
-    return Published(windows, compacted_groups(root, table, keys=keys))
+    return Published(windows, compacted_groups(root, table, keys=keys), read_retired(folder))
 
 
 def compacted_groups(
@@ -165,14 +175,12 @@ def window_batches(root: Path, table: str, window_key: str, *, keys: PublicKeys 
     """
     kind = get_table(table)
     path = window_folder(root, table, window_key) / MANIFEST
-    if path.exists():
-        manifest = _read(PartManifest, path, keys)
-        held = [path.parent / part.file for part in manifest.parts]
-        if all(part.exists() for part in held):
-            for file, part in zip(held, manifest.parts, strict=True):
-                yield from read_groups(file, kind, sha256=part.sha256)
+    own = {window_key: _read(PartManifest, path, keys)} if path.exists() else {}
+    held = Published(own, compacted_groups(root, table, keys=keys), read_retired(root / table))
+    for source in held.sources(root, table):
+        if source.window_key == window_key:
+            yield from read_groups(source.path, kind, sha256=source.sha256)
             return
-    for source in published(root, table, keys=keys).sources(root, table):
         if window_key not in source.without and any(item.window_key == window_key for item in source.covers):
             for rows in read_groups(source.path, kind, sha256=source.sha256, window_key=window_key):
                 yield rows.filter(pc.equal(rows.column("window_key"), window_key))
@@ -207,9 +215,27 @@ def verify_parts(root: Path, *, keys: PublicKeys | None = None, watch: Watch = u
         tell(1)
     tell = watch("verifying parts", len(sources))
     for source in sources:
-        check_bytes(source.path, source.sha256)
+        with naming_windows(source):
+            check_bytes(source.path, source.sha256)
         tell(1)
     return len(sources)
+
+
+@contextlib.contextmanager
+def naming_windows(source: Source) -> Iterator[None]:
+    """What is wrong with a compacted part says which windows mend it; of a window's own part its folder says so."""
+    try:
+        yield
+    except PartCorruptError as error:
+        if source.window_key is not None:
+            raise
+        held = [item.window_key for item in source.covers if item.window_key not in source.without]
+        more = f" and {len(held) - _NAMED} more, which {MANIFEST} beside it lists" if len(held) > _NAMED else ""
+        raise PartCorruptError(
+            error.what,
+            where=error.where,
+            way_out="materialize its windows again (tasc collect, tasc assess): " + ", ".join(held[:_NAMED]) + more,
+        ) from None
 
 
 def _manifests(folder: Path) -> Iterator[Path]:

@@ -45,6 +45,7 @@ DOORS = {
         "tasc_pipeline/engine_sensor.py",
         "tasc_pipeline/notice_sensors.py",
         "tasc_pipeline/checks.py",
+        "tasc_pipeline/failures.py",
         "tasc_pipeline/resources.py",
         "tasc_pipeline/ops.py",
         "tasc_pipeline/instance.py",

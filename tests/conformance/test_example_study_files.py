@@ -152,6 +152,17 @@ def _remove(name: str) -> Callable[[Path], None]:
     return lambda study: (study / name).unlink()
 
 
+def _give_the_window_to_development(study: Path) -> None:
+    for part in ("traces.ndjson", "evidence.ndjson", "context.json"):
+        shutil.copy(study / f"online-{part}", study / f"development-{part}")
+
+
+def _judge_the_window_early(study: Path) -> None:
+    context = orjson.loads((study / "online-context.json").read_bytes())
+    del context["contextDigest"]
+    (study / "online-context.json").write_bytes(canonical_bytes({**context, "asOf": "2026-07-23T00:01:30.000Z"}))
+
+
 def _forge(lines: list[bytes]) -> list[bytes]:
     return [_set(lines[0], "signature", "A" * 86), *lines[1:]]
 
@@ -184,10 +195,20 @@ SPOILT: dict[str, tuple[Callable[[Path], None], type[TascError], tuple[str, ...]
         InputError,
         (f"{EVIDENCE} line 8", "rule: no-matching-trace"),
     ),
+    "traces of another phase": (
+        _give_the_window_to_development,
+        InputError,
+        (f"{TRACES} line ", "a development assessment takes traces of the split dev only"),
+    ),
     "a window with less than its manifest lists": (
         _shorten("online-traces.ndjson", "online-evidence.ndjson"),
         DigestMismatch,
         ("traceSetDigest", "a decision is made from exactly what the manifest lists"),
+    ),
+    "a window as of another instant than its manifest": (
+        _judge_the_window_early,
+        DigestMismatch,
+        ("evaluatorSetDigest", "the context (instant, trust, revocations) that it was sealed under"),
     ),
     "other sources than the controller recorded": (_shorten(TRACES, EVIDENCE), DigestMismatch, OTHER_DECISION),
     "forged evidence where the controller recorded a decision": (

@@ -17,7 +17,8 @@ from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EvaluatorEvidence
 from tasc_collector.contracts.evidence_trust import EvidenceStatus, check_evidence
 from tasc_collector.contracts.http_limits import HttpLimits
-from tasc_collector.contracts.manifest import WindowManifest, membership_digest
+from tasc_collector.contracts.manifest import WindowManifest
+from tasc_collector.contracts.membership import membership_digest
 from tasc_collector.contracts.policy import policy_conflict, policy_space
 from tasc_collector.contracts.protocol import ExperimentProtocol
 from tasc_collector.contracts.sets import evaluator_set_digest, trace_set_digest

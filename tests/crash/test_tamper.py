@@ -15,7 +15,7 @@ from tasc_collector.journal import Journal, RecordKind, scan
 from tasc_collector.journal import verify as verify_journal
 from tasc_collector.journal.format import SEAL_NAME
 from tasc_pipeline.home.windows import APPROVAL, CASE_SET, DECLARATION, LINK, MANIFEST, PLAN
-from tasc_pipeline.steps import close, collect, verify
+from tasc_pipeline.steps import close, collect, publish, verify
 from tests.support.crash_world import BINDING, KEY
 from tests.support.memory_disk import MemoryDisk, MemoryFileSystem
 from tests.support.window import world
@@ -105,7 +105,7 @@ def _flips_of_a_closed_window(folder: Path, flips: int, rng: random.Random) -> t
     with world(folder, cases=3, warm_up=0) as made:
         key = made.approved_window()
         assert collect.collect(made.home, key, show=lambda _: None).status == "complete"
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         close.close(made.home, key)
     files = {
         "journals": [*sorted(made.home.run(key).glob("segment-*")), made.home.run(key) / SEAL_NAME],

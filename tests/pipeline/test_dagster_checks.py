@@ -21,8 +21,9 @@ from tasc_pipeline.partitions import PARTITIONS_NAME
 from tasc_pipeline.steps import soundness
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.assess import assess
-from tasc_pipeline.steps.collect import manifest_signer, run_context
+from tasc_pipeline.steps.collect import run_context
 from tasc_pipeline.steps.probe import ProbeOptions, probe_endpoint
+from tasc_pipeline.steps.publish import manifest_signer
 from tasc_pipeline.warehouse.manifests import read_window
 from tasc_pipeline.warehouse.publish import publish, window_folder
 from tests.support.window import World, now, world

@@ -80,6 +80,7 @@ def test_an_engine_is_launched_reported_once_per_state_and_stopped(engines: Engi
     assert changes == [("one", "ready", "exited")]
     assert look(engines.home, cursor)[0] == []
     assert execute(engines.home, "stop_engine", "stop", instance="one").success, "stopping again is fine"
+    assert not execute(engines.home, "stop_engine", "stop", instance="oen").success, "a name that none had is refused"
 
 
 def test_an_edited_cursor_is_read_as_nothing_known() -> None:

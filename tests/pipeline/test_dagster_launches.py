@@ -26,7 +26,7 @@ from tasc_pipeline.home import Home, keys
 from tasc_pipeline.home.windows import LINK
 from tasc_pipeline.instance import LOCATION, add_partition, instance_of, next_run, workspace_file
 from tasc_pipeline.partitions import PARTITION_TAG
-from tasc_pipeline.steps import collect
+from tasc_pipeline.steps import collect, publish
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.collect import run_context
 from tests.support.window import World, with_instance, world
@@ -210,7 +210,7 @@ def test_a_launch_is_refused_where_the_window_is_complete(made: World) -> None:
 
     key = made.approved_window()
     collect.collect(made.home, key, show=lambda _: None)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     with pytest.raises(Exception, match="the window is complete"):
         next_run(made.home, key)

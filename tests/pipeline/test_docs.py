@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasc_pipeline.steps import assess, close, collect
+from tasc_pipeline.steps import assess, close, collect, publish
 from tests.support import security_page
 from tests.support.doc_pages import DOCS, ELSEWHERE, ROOT, Reader, begun, commands
 from tests.support.window import World, world
@@ -34,7 +34,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, st
     with world(tmp_path_factory.mktemp("docs"), recurring=True) as made:
         key = made.approved_window()
         collect.collect(made.home, key, show=lambda _: None)
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         close.close(made.home, key)
         assess.assess(made.home, key)
         yield made, key

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from tasc_collector.contracts.scalars import parse_timestamp
 from tasc_pipeline.home.windows import REPORT, WindowFolder
-from tasc_pipeline.steps import close, collect, controller, seal
+from tasc_pipeline.steps import close, collect, controller, publish, seal
 from tasc_pipeline.steps.approved import key_ring, load_approved
 from tasc_pipeline.steps.assess_decision import assess_decision_window
 from tasc_pipeline.steps.controller import Wanted
@@ -25,7 +25,7 @@ def advance(made: DecisionWorld, at: datetime | None = None, **wanted: object) -
 def collected(made: DecisionWorld, key: str) -> str:
     """Collect, publish and close an approved window."""
     assert collect.collect(made.home, key, show=lambda _: None).status == "complete"
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     return key
 

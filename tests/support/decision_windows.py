@@ -281,6 +281,7 @@ def decided(
             window=DecidedWindow(
                 study_id="swap",
                 window_key=f"swap.r01-{window:08x}",
+                collected_as=f"swap.r01-{window:08x}",
                 declaration_digest=SOME_DIGEST,
                 plan_digest=SOME_DIGEST,
                 policy_digest=chosen.policy_digest,

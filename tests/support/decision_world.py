@@ -35,7 +35,7 @@ from tasc_collector.wire.records import read_record
 from tasc_pipeline.home import Home
 from tasc_pipeline.home.controller import controller_log
 from tasc_pipeline.home.studies import LoadedStudy, load_study
-from tasc_pipeline.steps import close, collect, plan, seal
+from tasc_pipeline.steps import close, collect, plan, publish, seal
 from tasc_pipeline.steps.decision_answers import read_answers
 from tasc_pipeline.steps.evidence_intake import add_evidence
 from tasc_pipeline.steps.evidence_signing import Evaluator, sign_scores
@@ -201,7 +201,7 @@ class DecisionWorld:
         key = self.approved(purpose)
         result = collect.collect(self.home, key, show=lambda _: None)
         assert result.status == "complete", result
-        collect.publish(self.home, key)
+        publish.publish(self.home, key)
         close.close(self.home, key)
         return key
 

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tasc_collector.contracts.authority import AuthorityKey
 from tasc_collector.contracts.collection import CaseSet, CollectionPlan, GenerationRule, PlanTarget
 from tasc_collector.contracts.http_limits import HttpLimits
-from tasc_collector.contracts.manifest import membership_digest
-from tasc_collector.contracts.membership import MembershipRule
+from tasc_collector.contracts.membership import MembershipRule, membership_digest
 from tasc_collector.contracts.scalars import timestamp_of_ms
 from tasc_collector.contracts.verification import StudyTerms
 from tasc_collector.contracts.window import WindowDeclaration

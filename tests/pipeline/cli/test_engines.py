@@ -125,10 +125,16 @@ def test_a_recipe_with_an_unknown_key_is_refused_by_name(home, recipe):
     assert err == "refused: one.toml: colour: is not a key of a recipe -> correct the recipe\n"
 
 
-def test_logs_of_nothing_says_so(home):
-    code, _, err = run("logs", "none")
-    assert code == 1
-    assert err == "refused: none: there is no such instance and no log of one -> tasc engines list\n"
+def test_a_name_that_no_engine_had_is_refused_with_those_that_there_are(home, recipe):
+    said = "there is no such instance and no log of one"
+    for command in ("logs", "stop"):
+        refused = f"refused: none: {said} (none is recorded) -> tasc engines list\n"
+        assert run(command, "none") == (3, "", refused)
+    code, _, err = run("launch", str(recipe()))
+    assert code == 0, err
+    for command in ("logs", "stop"):
+        for name in ("none", "../logs/one", "one["):
+            assert run(command, name) == (3, "", f"refused: {name}: {said} (known: one) -> tasc engines list\n")
 
 
 def test_an_interrupt_while_starting_stops_the_engine(home, recipe, tmp_path):

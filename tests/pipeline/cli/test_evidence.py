@@ -91,6 +91,7 @@ def test_what_cannot_be_signed_says_the_way_out(state: Home, published: Path, tm
         ("other", (), "does not pin this key"),
         ("scorer-1", (), "scores.jsonl line 1: score: a score is a number from 0 to 1"),
         ("scorer-1", ("--produced-at", "yesterday"), "not an instant"),
+        ("scorer-1", ("--out", str(tmp_path / "nowhere" / "signed.ndjson")), "there is no such folder"),
     ):
         done = run("sign", *words, *options, key_id, *extra)
         assert isinstance(done.exception, InputError)

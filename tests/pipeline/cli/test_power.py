@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tasc_collector.errors import InputError
 from tasc_pipeline.cli import power
 from tasc_pipeline.home.windows import WindowFolder
-from tasc_pipeline.steps import assess, close, collect
+from tasc_pipeline.steps import assess, close, collect, publish
 from tests.support.window import World, world
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -42,7 +42,7 @@ def test_what_lies_beyond_the_margin_is_refused_with_the_way_out() -> None:
 def _assessed(found: World) -> str:
     key = found.approved_window()
     collect.collect(found.home, key, show=lambda _: None)
-    collect.publish(found.home, key)
+    publish.publish(found.home, key)
     close.close(found.home, key)
     assess.assess(found.home, key)
     return key

@@ -338,6 +338,10 @@ def test_late_evidence_without_a_revision_is_passed_over_and_the_way_out_is_said
     stuck(
         made, f"not taken: the assessment is of exactly the manifest's source sets .* tasc seal --revise {late}", LATER
     )
+    folder = WindowFolder(made.home, late)
+    elsewhen = folder.report().record.model_copy(update={"as_of": format_timestamp(LATER)})
+    write_file(folder.path / REPORT, elsewhen.canonical(), replace=True)
+    stuck(made, f"takes the decision as of the watermark: tasc assess {late}", LATER)
     decide_window(made, sound, second, "PASS")
     assert advance(made, LATER) == "PROMOTION_RECOMMENDED"
 

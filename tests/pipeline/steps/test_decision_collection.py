@@ -25,11 +25,12 @@ from tasc_collector.shadow.membership import exclusion, group_split
 from tasc_collector.wire.records import read_record
 from tasc_pipeline.home import keys, signers
 from tasc_pipeline.home.windows import APPROVAL, CASE_SET, DECLARATION, MANIFEST, PLAN, WindowFolder
-from tasc_pipeline.steps import assess, close, collect, plan, seal, verify
+from tasc_pipeline.steps import assess, close, collect, plan, publish, seal, verify
 from tasc_pipeline.steps.approved import key_ring, load_approved
+from tasc_pipeline.steps.cases import study_cases
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.warehouse.database import connect
-from tests.support.decision_world import STUDY, DecisionWorld, decision_world
+from tests.support.decision_world import ANSWERS, STUDY, DecisionWorld, decision_world
 from tests.support.window import now
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -135,7 +136,7 @@ def test_a_revision_is_a_partition_of_its_own_and_sends_nothing(made: DecisionWo
         plan.make_plan(made.home, key, ends, write=True)
     result = collect.collect(made.home, key, show=nothing)
     assert (result.status, result.sent_calls, result.states) == ("complete", 0, {"success": 24})
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     with pytest.raises(InputError, match="the revision says nothing new"):
         close.close(made.home, key)
     made.add_scores(first)
@@ -285,7 +286,7 @@ def test_a_development_plan_with_a_held_out_group_sends_nothing(made: DecisionWo
     folder = WindowFolder(made.home, key)
     study = made.study
     payload = keys.payload_key(made.home, STUDY, study.study.keys.payload_key_id, study.study.keys.payload_hmac)
-    every = case_set(plan.study_cases(study), STUDY, payload, maximum_output_tokens=8)
+    every = case_set(study_cases(study), STUDY, payload, maximum_output_tokens=8)
     value = json.loads((folder.path / PLAN).read_bytes())
     value["cases"] |= {"count": len(every.entries), "root": case_root(every, payload)}
     (folder.path / PLAN).write_bytes(resigned(made, CollectionPlan, value))
@@ -333,3 +334,13 @@ def test_a_revision_that_changes_more_than_its_watermark_is_refused(made: Decisi
         load_approved(made.home, forged.window_key)
     assert refusal.value.field == "windowClass"
     assert refusal.value.way_out.endswith(f"tasc seal --revise {first}")
+
+
+def test_a_sample_that_holds_no_case_is_said_and_plans_nothing(tmp_path: Path) -> None:
+    with decision_world(tmp_path, answers=f"{ANSWERS}\n[split]\nsample_basis_points = 1\n") as made:
+        made.to_collecting()
+        made.to_shadow_assessing()
+        with pytest.raises(NotAuthorized, match="no case is in the window's sample") as refused:
+            made.approved("window")
+    assert refused.value.rule == "a seeded hash of case and replicate takes 1 of 10,000"
+    assert refused.value.way_out

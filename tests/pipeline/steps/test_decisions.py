@@ -368,4 +368,12 @@ def test_evidence_that_the_manifest_does_not_name_is_said_until_a_revision_names
     close(made.home, revised, now=lambda: over)
     again = judged(made, revised)
     assert again.decision is not None and again.decision.status == "PASS", again.decision
+    assert again.decision.gates == report.decision.gates, "the same answers and scores: a revision draws nothing anew"
     assert "--revise" not in again.decision.sentence + " ".join(again.warnings)
+    # the instant is another one and nothing came after the close: the words say exactly that
+    later = judged(made, revised, format_timestamp(over + timedelta(hours=1)))
+    assert later.decision is not None and later.decision.gates == again.decision.gates
+    assert f"as it stood at the watermark, {again.as_of}" in later.decision.sentence
+    assert (
+        f"Run: tasc assess {revised}." in later.decision.sentence and "after the close" not in later.decision.sentence
+    )

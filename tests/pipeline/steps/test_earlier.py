@@ -8,7 +8,7 @@ import pytest
 from tasc_collector.errors import InputError, TascError
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.home.windows import DECLARATION, LINK, PLAN, REPORT, WindowFolder
-from tasc_pipeline.steps import collect
+from tasc_pipeline.steps import collect, publish
 from tasc_pipeline.steps.assess import assess
 from tasc_pipeline.steps.earlier import earlier_windows
 from tasc_pipeline.steps.plan import make_plan, measured_pace
@@ -29,7 +29,7 @@ def _recurring(found: World) -> None:
 def _collected(found: World) -> str:
     key = found.approved_window()
     collect.collect(found.home, key, show=lambda _: None)
-    collect.publish(found.home, key)
+    publish.publish(found.home, key)
     return key
 
 

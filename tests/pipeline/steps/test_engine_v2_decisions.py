@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from tasc_collector.contracts.decision import AssessmentDecision
+from tasc_collector.contracts.report import AssessmentReport
+from tasc_collector.contracts.scalars import format_timestamp
 from tasc_collector.errors import DigestMismatch, InputError
 from tasc_pipeline.home.windows import DECISION, WindowFolder
 from tasc_pipeline.steps.approved import load_approved
-from tests.support.decision_life import advance, assessed, collected, revised
+from tasc_pipeline.steps.assess_decision import assess_decision_window
+from tasc_pipeline.steps.close import close
+from tests.support.decision_life import LATER, advance, assessed, collected, revised
 from tests.support.decision_world import ANSWERS, DecisionWorld, decision_world
 from tests.support.window import now
 
@@ -44,6 +48,11 @@ def check_report(made: DecisionWorld, key: str, phase: str) -> None:
     assert [(gate.id, gate.passed) for gate in found.gates] == [(gate.id, gate.passed) for gate in shown.gates]
     assert found.sources.evaluator_set_digest == decision.evaluator_set_digest
     assert found.sources.dataset_digest == decision.dataset_digest
+
+
+def judged(made: DecisionWorld, key: str, as_of: str) -> AssessmentReport:
+    """The assessment for an instant, a day later."""
+    return assess_decision_window(made.home, load_approved(made.home, key), close(made.home, key), as_of, now() + LATER)
 
 
 def test_development_nominates_holdout_confirms_and_the_window_is_judged(tmp_path: Path) -> None:
@@ -83,15 +92,23 @@ def test_development_nominates_holdout_confirms_and_the_window_is_judged(tmp_pat
         assert confirmed.trace_set_digest != nomination.trace_set_digest
         assert confirmed.window_manifest_digest is None
 
+        for key in (development, holdout, window):  # whatever is there: until the watermark more may come
+            early = judged(made, key, format_timestamp(now())).decision
+            assert early is not None and early.status == "STALE" and early.wait_until is not None
+            assert f"from that instant, then: tasc assess {key}." in early.sentence
+
         # scores came after the close: the manifest does not name them, and nothing is decided from half of what there is
         with pytest.raises(DigestMismatch, match="sealed over other sources"):
             assessed(made, window)
         newest = revised(made, window)
+        with pytest.raises(InputError, match="as of its watermark only") as refused:
+            judged(made, newest, format_timestamp(now() + LATER / 2))
+        assert refused.value.way_out == f"leave --as-of out: tasc assess {newest}"
         assert assessed(made, newest) == "PASS"
         check_report(made, newest, "window")
         manifest = WindowFolder(made.home, newest).manifest()
-        judged = decision_of(made, newest)
-        assert judged.window_manifest_digest == manifest.self_digest
-        assert judged.trace_set_digest == manifest.trace_set_digest
+        decided = decision_of(made, newest)
+        assert decided.window_manifest_digest == manifest.self_digest
+        assert decided.trace_set_digest == manifest.trace_set_digest
         assert [advance(made) for _ in range(2)] == ["SHADOW_ASSESSING", "SHADOW_ASSESSING"]
         assert [advance(made) for _ in range(2)] == ["HOLDOUT_CONFIRMED", "PROMOTION_RECOMMENDED"]

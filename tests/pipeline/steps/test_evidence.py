@@ -17,7 +17,7 @@ from tasc_collector.contracts.base import Parsed
 from tasc_collector.contracts.envelope import TraceEnvelope
 from tasc_collector.contracts.evidence import EVIDENCE_FIELD, EVIDENCE_SIGNATURE_DOMAIN, evidence_preimage
 from tasc_collector.contracts.protocol import ExperimentProtocol
-from tasc_collector.contracts.scalars import format_timestamp
+from tasc_collector.contracts.scalars import format_timestamp, parse_timestamp
 from tasc_collector.contracts.trust_snapshot import EvaluatorTrustSnapshot, Revocation
 from tasc_collector.errors import InputError
 from tasc_collector.shadow.progress import Snapshot
@@ -27,6 +27,9 @@ from tasc_pipeline.assets.evidence import evaluator_evidence
 from tasc_pipeline.home import evidence as storage
 from tasc_pipeline.home import keys
 from tasc_pipeline.resources import StateFolder
+from tasc_pipeline.steps.approved import load_approved
+from tasc_pipeline.steps.assess_decision import assess_decision_window
+from tasc_pipeline.steps.close import close
 from tasc_pipeline.steps.evidence import check_window_evidence, window_evidence
 from tasc_pipeline.steps.evidence_intake import add_evidence
 from tasc_pipeline.steps.evidence_signing import Evaluator, sign_scores
@@ -154,6 +157,25 @@ def test_scores_that_are_missing_are_counted_by_profile(bench: Bench) -> None:
     assert set(added.unscored) <= {"champion-vllm", "candidate-llama.cpp"}
 
 
+def test_what_an_earlier_file_scored_is_not_missing(bench: Bench) -> None:
+    lines = bench.signed()
+    assert sum(bench.add(lines[:-5], "first.ndjson").unscored.values()) == 5
+    assert sum(bench.add(lines[-5:-2], "second.ndjson").unscored.values()) == 2
+    assert dict(bench.add(lines[-2:], "third.ndjson").unscored) == {}
+
+
+def test_scores_that_are_trusted_no_more_are_replaced_by_new_ones(bench: Bench) -> None:
+    lines = bench.signed()
+    bench.add(lines)
+    later = bench.now + timedelta(days=8)  # the operator's snapshot allows seven days
+    again = bench.add(bench.signed(at=later), "again.ndjson", at=later)
+    assert (again.new, dict(again.unscored)) == (len(lines), {})
+    checked = check_window_evidence(bench.home, bench.window_key, format_timestamp(later))
+    assert sorted(str(receipt.status) for receipt in checked.receipts) == ["stale"] * len(lines) + ["trusted"] * len(
+        lines
+    )
+
+
 def test_half_of_a_file_is_never_taken(bench: Bench) -> None:
     lines = bench.signed()
     torn = [*lines[:-1], lines[-1][: len(lines[-1]) // 2]]
@@ -236,7 +258,30 @@ def test_evidence_for_another_output_case_split_or_trace_is_refused(bench: Bench
 
 
 def test_evidence_from_before_the_answer_is_refused(bench: Bench) -> None:
-    refused(bench, bench.signed(at=bench.now - timedelta(hours=3)), "evaluator-evidence-predates-terminal-completion")
+    before = format_timestamp(bench.now - timedelta(hours=3))
+    line = bench.again(bench.signed()[0], producedAt=before)
+    refused(bench, [line], "evaluator-evidence-predates-terminal-completion")
+    with pytest.raises(InputError, match="no score is older than its answer") as unsigned:
+        bench.signed(at=bench.now - timedelta(hours=3))
+    assert unsigned.value.way_out is not None and "--produced-at" in unsigned.value.way_out
+
+
+def test_evidence_that_comes_after_the_watermark_is_told_when_it_is_taken_in_and_when_it_is_assessed(
+    bench: Bench,
+) -> None:
+    approved = load_approved(bench.home, bench.window_key)
+    watermark = approved.declaration.record.ingestion_watermark
+    after = parse_timestamp(watermark) + timedelta(minutes=1)
+    in_time, late = bench.signed()[:4], bench.signed(at=after)[4:]
+    assert dict(bench.add(in_time, "in-time.ndjson").late) == {}
+    assert dict(bench.add(late, "late.ndjson", at=after).late) == {bench.window_key: len(late)}
+    assert check_window_evidence(bench.home, bench.window_key, format_timestamp(after), until=watermark).later == len(
+        late
+    )
+    said = f"{len(late)} scores were produced after the watermark and count in a revision only: tasc seal --revise "
+    for as_of, expected in ((watermark, 1), (format_timestamp(bench.now), 0)):  # before it nothing is late yet
+        report = assess_decision_window(bench.home, approved, close(bench.home, bench.window_key), as_of, after)
+        assert len([line for line in report.missing if line == f"{said}{bench.window_key}"]) == expected
 
 
 def test_another_protocols_evidence_is_refused(bench: Bench) -> None:

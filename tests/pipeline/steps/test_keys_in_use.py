@@ -14,7 +14,7 @@ from tasc_collector.wire.records import read_record
 from tasc_pipeline.home import keys
 from tasc_pipeline.home.key_changes import revoke, rotate
 from tasc_pipeline.home.windows import WindowFolder
-from tasc_pipeline.steps import close, collect, plan, seal, verify
+from tasc_pipeline.steps import close, collect, plan, publish, seal, verify
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.collected import read_collected
 from tasc_pipeline.steps.fork_study import fork_study
@@ -36,7 +36,7 @@ def approved(made: World, study_id: str) -> str:
 def finished(made: World, study_id: str) -> str:
     key = approved(made, study_id)
     assert collect.collect(made.home, key, show=nothing).status == "complete"
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     return key
 

@@ -17,7 +17,7 @@ from tasc_pipeline.cli.window import assess_window
 from tasc_pipeline.home import Home
 from tasc_pipeline.home.notices import only_poster, stored, to_look_at, write_post
 from tasc_pipeline.home.window_index import window_facts
-from tasc_pipeline.steps import assess, close, collect, notices
+from tasc_pipeline.steps import assess, close, collect, notices, publish
 from tasc_pipeline.steps.notice_post import Route, post_all, publish_and_post, unposted, untold
 from tasc_pipeline.warehouse.database import connect
 from tasc_pipeline.warehouse.schemas import NOTICES
@@ -41,7 +41,7 @@ def assessed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, 
         key = made.approved_window()
         made.candidate.stop()
         collect.collect(made.home, key, show=lambda _: None)
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         close.close(made.home, key)
         assess.assess(made.home, key)
         yield made, key

@@ -19,7 +19,7 @@ from tasc_pipeline.cli import probe as probe_command
 from tasc_pipeline.home import keys, receipts
 from tasc_pipeline.home.ledger import read_entries
 from tasc_pipeline.home.studies import load_study
-from tasc_pipeline.steps import collect, plan, seal
+from tasc_pipeline.steps import collect, plan, publish, seal
 from tasc_pipeline.steps.admission import select_receipts
 from tasc_pipeline.steps.approved import load_approved, load_receipts
 from tasc_pipeline.steps.probe import ProbeOptions, StoredProbe, probe_endpoint
@@ -173,7 +173,7 @@ def test_scrapes_bracket_the_window_and_are_published(made: World) -> None:
     both(made)
     key = made.approved_window()
     collect.collect(made.home, key, show=nothing)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     rows = (
         connect(made.home.root)
         .sql(

@@ -12,7 +12,7 @@ from tasc_collector.errors import NotAuthorized
 from tasc_collector.runtimes.profile import Capability, Effect
 from tasc_collector.runtimes.registry import get_profile
 from tasc_pipeline.home.layout import Home
-from tasc_pipeline.steps import assess, close, collect, plan, seal
+from tasc_pipeline.steps import assess, close, collect, plan, publish, seal
 from tasc_pipeline.steps.admission import admission
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.new_study import NewStudy, Server, new_study
@@ -112,7 +112,7 @@ def test_a_model_that_became_an_alias_of_a_cloud_model_after_the_plan_is_no_succ
     made.candidate.behaviour = Behaviour(ttft_ms=2, itl_ms=0.5, tokens=6, fault="remote-model")
     collected = collect.collect(made.home, key, show=lambda _: None)
     assert collected.states == {"success": 2, "failure": 2}
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     with connect(made.home.root) as session:
         seen = session.execute(

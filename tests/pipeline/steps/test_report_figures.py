@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasc_pipeline.steps import assess, close, collect
+from tasc_pipeline.steps import assess, close, collect, publish
 from tasc_pipeline.warehouse.database import connect
 from tasc_pipeline.warehouse.report import brief, number
 from tasc_pipeline.warehouse.report_data import load
@@ -22,7 +22,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str
     with world(tmp_path_factory.mktemp("figures"), cases=8) as made:
         key = made.approved_window()
         collect.collect(made.home, key, show=lambda _: None)
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         close.close(made.home, key)
         assess.assess(made.home, key)
         yield made, key, html.unescape(assess.report_path(made.home, key).read_text())

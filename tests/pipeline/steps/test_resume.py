@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasc_collector.errors import JournalLocked
-from tasc_pipeline.steps import close, collect, verify
+from tasc_pipeline.steps import close, collect, publish, verify
 from tests.support.window import QUICK, World, world
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,7 +61,7 @@ def test_a_run_that_ends_in_the_middle_is_finished_by_the_same_command(tmp_path:
             )
             == 1
         ), counted
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         close.close(made.home, key)
         assert verify.verify_window(made.home, key)
 

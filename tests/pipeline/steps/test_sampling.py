@@ -27,7 +27,7 @@ from tasc_compute.contracts import (
 from tasc_compute.devices.finding import FaultCategory, ProbeFault
 from tasc_compute.devices.snapshot import Survey
 from tasc_pipeline.home.lines import AppendedLines
-from tasc_pipeline.steps import close, collect
+from tasc_pipeline.steps import close, collect, publish
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.sampling import (
     DEVICE_SNAPSHOTS,
@@ -207,7 +207,7 @@ def finished(made: World) -> tuple[World, str]:
 
 def test_a_window_has_signed_snapshots_in_its_folder_and_its_table(finished: tuple[World, str]) -> None:
     made, key = finished
-    published = collect.publish(made.home, key)
+    published = publish.publish(made.home, key)
     records = read_device_snapshots(made.home, key, load_approved(made.home, key).ring)
     assert [record.phase for record in records][:: len(records) - 1] == ["before", "after"]
     total = records[0].snapshot["host"]["memoryTotalBytes"]
@@ -223,7 +223,7 @@ def test_a_window_has_signed_snapshots_in_its_folder_and_its_table(finished: tup
 def test_running_again_adds_no_snapshot(finished: tuple[World, str]) -> None:
     made, key = finished
     path = made.home.window(key) / DEVICE_SNAPSHOTS
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     before = path.read_bytes()
     assert collect.collect(made.home, key, show=lambda _: None).sent_calls == 0

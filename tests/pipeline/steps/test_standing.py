@@ -17,7 +17,7 @@ from tasc_pipeline.control.authorizations import Spend
 from tasc_pipeline.home import key_changes, keys
 from tasc_pipeline.home.ledger import read_entries
 from tasc_pipeline.home.studies import load_study
-from tasc_pipeline.steps import close, collect, verify
+from tasc_pipeline.steps import close, collect, publish, verify
 from tasc_pipeline.steps.approved import load_approved
 from tasc_pipeline.steps.authorize import revoke
 from tasc_pipeline.steps.prepare import prepare_window
@@ -55,7 +55,7 @@ def collected(
 
 def finished(made: World, key: str) -> list[str]:
     """Publish, close and verify the window."""
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     return verify.verify_window(made.home, key)
 

@@ -28,7 +28,7 @@ from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.home.windows import APPROVAL, DECLARATION, LINK, PLAN
 from tasc_pipeline.prepare_jobs import PREPARE_OP, hourly_windows
 from tasc_pipeline.resources import StateFolder
-from tasc_pipeline.steps import assess, close, collect, verify
+from tasc_pipeline.steps import assess, close, collect, publish, verify
 from tasc_pipeline.steps.authorize import authorize, lines, revoke, study_lines
 from tasc_pipeline.steps.fork_study import fork_study
 from tasc_pipeline.steps.prepare import prepare_window
@@ -62,7 +62,7 @@ def prepared(made: World, at: datetime | None = None, clock: MovedClock | None =
 
 def collected(made: World, key: str, clock: MovedClock | None = None) -> RunResult:
     result = collect.collect(made.home, key, show=nothing, clock=clock)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key, now=clock.now if clock else now)
     return result
 
@@ -129,7 +129,7 @@ def test_an_hourly_comparison_runs_unattended_for_48_hours_stops_at_its_ceiling_
         prepared(made, clock.now(), clock)
     assert made.inference_calls == (72, 72)
     for number, key in enumerate(keys_of[:2], start=1):
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         report = assess.assess(made.home, key)
         [result] = report.comparisons
         assert result.verdict in ("undecided", "no-worse", "worse") and report.window_key == key
@@ -231,7 +231,7 @@ def test_a_window_is_paid_before_it_is_sent_and_gets_back_what_it_did_not_use(ma
     collect.collect(made.home, key, show=lambda _: seen.append(spends(made)[key]))
     assert set(seen) == {Spend(1, 6, 34, 0, None)}, "the worst case: 4 calls of 8 tokens, 2 warm-up calls of 1"
     assert spends(made)[key] == Spend(1, 6, 34, 0, None), "spent until the window is closed"
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     assert spends(made)[key] == Spend(1, 6, 26, 0, None), "each answer had 6 tokens"
     close.close(made.home, key)
@@ -281,7 +281,7 @@ def test_a_ceiling_on_cost_counts_prompts_answers_and_warm_up_and_gives_back_wha
     key = prepared(made, now() + timedelta(milliseconds=10))
     collect.collect(made.home, key, show=nothing)
     assert spends(made)[key].cost_usd == pytest.approx(worst)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     assert 0 < float(spends(made)[key].cost_usd or 0) < worst
 
@@ -415,7 +415,7 @@ def test_a_window_that_was_settled_without_ever_being_reserved_is_not_in_the_way
     tomorrow(clock)
     settled = collect.collect(made.home, two, show=nothing, send=False, clock=clock)
     assert (settled.status, settled.reasons) == ("complete", {"window-closed": 4})
-    collect.publish(made.home, two)
+    publish.publish(made.home, two)
     close.close(made.home, two, now=clock.now)
     three = prepared(made, clock.now(), clock)
     assert collected(made, three, clock).status == "complete"
@@ -463,7 +463,7 @@ def test_calls_that_were_sent_count_though_the_reservation_was_given_back(made: 
     collect.collect(made.home, key, show=nothing)
     with open_ledger(made.home, load_study(made.home, "first").study) as ledger:
         ledger.settle(Settled(key, format_timestamp(now()), Spend()))
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     assert spends(made) == {key: Spend(1, 6, 26, 0, None)}
 

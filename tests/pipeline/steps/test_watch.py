@@ -13,9 +13,10 @@ from rich.console import Console
 
 from tasc_collector.shadow.progress import STARTS_IN, Snapshot
 from tasc_pipeline.cli import show_progress
+from tasc_pipeline.clock import utc_now
 from tasc_pipeline.home.studies import load_study
 from tasc_pipeline.instance import add_partition, instance_of
-from tasc_pipeline.steps import assess, close, collect, verify
+from tasc_pipeline.steps import assess, close, collect, publish, verify
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.steps.privacy import search
 from tasc_pipeline.steps.probe_rounds import passive_probes, probe_passively
@@ -46,7 +47,7 @@ def test_collecting_publishing_and_assessing_tell_whoever_watches(made: World) -
     seen: list[Snapshot] = []
     with watching(seen.append):
         collect.collect(made.home, key, show=nothing, show_every_s=0.0)
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         close.close(made.home, key)
         assess.assess(made.home, key)
     calls = [each for each in seen if not each.what]
@@ -69,15 +70,15 @@ def test_compaction_tells_the_rows(made: World) -> None:
     for _ in range(2):
         key = made.approved_window()
         collect.collect(made.home, key, show=nothing)
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
     approved = collect.load_approved(made.home, key)
     seen: list[Snapshot] = []
     with watching(seen.append):
         compact(
             made.home.warehouse,
             "traces",
-            sign=collect.manifest_signer(made.home, approved),
-            clock=collect.utc_now,
+            sign=publish.manifest_signer(made.home, approved),
+            clock=utc_now,
             watch=counted,
         )
     assert steps(seen, "compacting traces")[0] == (0, 24)
@@ -166,7 +167,7 @@ def test_a_later_piece_of_work_is_told_after_a_longer_one() -> None:
 def test_every_command_that_reads_a_whole_window_tells_how_far_it_is(made: World, tmp_path: Path) -> None:
     key = made.approved_window()
     collect.collect(made.home, key, show=nothing)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     for work, told in (
         (
             lambda: close.close(made.home, key),
@@ -204,7 +205,7 @@ def test_a_pass_over_the_journal_of_a_window_that_was_cut_off_ends_too(made: Wor
     collect.collect(made.home, key, show=nothing, send=False)
     seen: list[Snapshot] = []
     with watching(seen.append):
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
     assert steps(seen, "reading the journal") == [(0, 12), (12, 12)]
 
 

@@ -13,14 +13,14 @@ import pytest
 from tasc_collector.contract_servers import Behaviour
 from tasc_collector.errors import DigestMismatch, InputError, NotAuthorized, SignatureError, TascError
 from tasc_pipeline.home.windows import APPROVAL, DECLARATION, LINK, MANIFEST, PLAN, REPORT
-from tasc_pipeline.steps import assess, close, collect, plan, seal, verify
+from tasc_pipeline.steps import assess, close, collect, plan, publish, seal, verify
 from tasc_pipeline.steps.catalogue import publish_catalogue
 from tasc_pipeline.steps.export import export_traces
 from tasc_pipeline.steps.notices import signer_of
 from tasc_pipeline.warehouse.database import build_views, connect
 from tasc_pipeline.warehouse.errors import PartCorruptError
 from tasc_pipeline.warehouse.manifests import published
-from tasc_pipeline.warehouse.publish import publish
+from tasc_pipeline.warehouse.publish import publish as publish_table
 from tasc_pipeline.warehouse.schemas import TABLES
 from tests.support.window import QUICK, World, now, world
 
@@ -39,7 +39,7 @@ def finished(made: World) -> str:
     key = made.approved_window()
     result = collect.collect(made.home, key, show=nothing)
     assert result.status == "complete"
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     return key
 
@@ -80,7 +80,7 @@ def test_running_again_sends_nothing_and_gives_the_same_bytes(made: World) -> No
     parts = {path: path.read_bytes() for path in made.home.warehouse.rglob("part-*.parquet")}
     again = collect.collect(made.home, key, show=nothing)
     assert (again.status, again.sent_calls) == ("complete", 0)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     assert assess.assess(made.home, key) == report
     assert {name: (folder / name).read_bytes() for name in names} == before
@@ -110,7 +110,7 @@ def test_a_refused_server_leaves_faults_without_envelopes(tmp_path: Path) -> Non
         assert result.status == "complete"
         assert result.states == {"success": 3, "not_sent": 3}
         assert result.reasons == {"connect-failed": 3}
-        collect.publish(made.home, key)
+        publish.publish(made.home, key)
         link = close.close(made.home, key).link
         assert (link.counts.planned, link.counts.accepted, link.counts.not_sent) == (6, 3, 3)
 
@@ -205,9 +205,9 @@ def test_publishing_compacts_what_is_due_and_a_compacted_window_is_verified_in_e
     key, signer = made.approved_window(), signer_of(made.home)
     for name, table in TABLES.items():
         for number in range(3):
-            publish(made.home.warehouse, name, f"a{number}.r01-00000000", table.empty(), sign=signer, clock=now)
+            publish_table(made.home.warehouse, name, f"a{number}.r01-00000000", table.empty(), sign=signer, clock=now)
     collect.collect(made.home, key, show=nothing)
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     close.close(made.home, key)
     assess.assess(made.home, key)
     before = verify.verify_window(made.home, key)
@@ -223,11 +223,11 @@ def test_damage_to_another_windows_part_keeps_no_window_from_being_published(mad
     key, signer = made.approved_window(), signer_of(made.home)
     for number in range(3):
         other = f"a{number}.r01-00000000"
-        part = publish(made.home.warehouse, "traces", other, TABLES["traces"].empty(), sign=signer, clock=now)
+        part = publish_table(made.home.warehouse, "traces", other, TABLES["traces"].empty(), sign=signer, clock=now)
     path = made.home.warehouse / "traces" / f"window_key={other}" / part.file
     path.write_bytes(path.read_bytes() + b"0")
     collect.collect(made.home, key, show=nothing)
-    assert collect.publish(made.home, key).rows["traces"] == 12
+    assert publish.publish(made.home, key).rows["traces"] == 12
     assert published(made.home.warehouse, "traces").compacted == ()
     with pytest.raises(PartCorruptError, match="the part is not the one that was published"):
         publish_catalogue(made.home)
@@ -268,14 +268,14 @@ def test_parquet_that_a_run_never_came_to_publish_is_no_damage(made: World) -> N
     told = verify.verify_window(made.home, key)
     assert "12 planned, 8 of them not final yet" in told[3]
     assert {line.split("; ")[0].split(": ")[1] for line in told[4:]} == {"not published yet"}
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     made.prompts.write_text("".join(lines))
     assert collect.collect(made.home, key, show=nothing).status == "complete"
     told = verify.verify_window(made.home, key)
     assert told[4] == (
         f"parquet traces: as signed, by a run before the journal grew; it is derived from the journal by: tasc settle {key}"
     )
-    collect.publish(made.home, key)
+    publish.publish(made.home, key)
     assert verify.verify_window(made.home, key)[4] == "parquet traces: 12 rows, equal to the journal"
 
 

@@ -166,6 +166,42 @@ def test_a_missing_part_of_a_window_is_never_replaced_by_its_older_compacted_row
         read_window(three.root, "traces", KEYS[1])
 
 
+@pytest.mark.parametrize("hours", [0, 25])
+@pytest.mark.parametrize("damage", ["corrupt", "delete"])
+def test_a_damaged_compacted_part_is_mended_by_publishing_its_windows_again(
+    three, make_rows, damage: str, hours: int
+) -> None:
+    """Before the windows' own parts are deleted, and after."""
+    expected = sums(three.home)
+    compact(three.root, "traces", sign=three.signer, clock=three.clock)
+    three.build()
+    three.clock.advance(hours=hours)
+    three.build()
+    (source,) = sources(three)
+    if damage == "delete":
+        source.path.unlink()
+    else:
+        held = bytearray(source.path.read_bytes())
+        held[len(held) // 2] ^= 1
+        source.path.write_bytes(held)
+    for done, window_key in enumerate(KEYS):
+        left = r"materialize its windows again \(tasc collect, tasc assess\): " + ", ".join(KEYS[done:]) + "$"
+        with pytest.raises(PartCorruptError, match=left):
+            verify_parts(three.root)
+        with pytest.raises(PartCorruptError, match="materialize the window's assets again"):
+            read_window(three.root, "traces", window_key)
+        if damage == "delete":
+            with pytest.raises(PartCorruptError, match=f"a published part is missing -> {left}"):
+                three.build()
+        three.publish_traces(window_key, make_rows(window_key, cases=3))
+        assert read_window(three.root, "traces", window_key).num_rows == 6
+    three.build()
+    assert sums(three.home) == expected and verify_parts(three.root) == 3
+    compact(three.root, "traces", sign=three.signer, clock=three.clock)
+    three.build()
+    assert sums(three.home) == expected and verify_parts(three.root) == 1
+
+
 def test_one_part_is_nothing_to_compact(house, make_rows) -> None:
     house.publish_traces(KEYS[0], make_rows(KEYS[0]))
     with pytest.raises(InputError, match="fewer than two parts"):

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import hashlib
 import random
+import resource
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +21,10 @@ from tasc_pipeline.warehouse.database import build_views, connect
 from tasc_pipeline.warehouse.disk import Disk
 from tasc_pipeline.warehouse.errors import PartCorruptError, WarehouseError
 from tasc_pipeline.warehouse.manifests import published, read_window, verify_parts, window_keys
-from tasc_pipeline.warehouse.parquet import equal_rows, read_parquet, row_group_rows, sorted_rows
+from tasc_pipeline.warehouse.parquet import equal_rows, read_parquet, row_group_rows, sorted_rows, write_parquet
 from tasc_pipeline.warehouse.publish import publish
-from tasc_pipeline.warehouse.schemas import ENVELOPES, TRACES
+from tasc_pipeline.warehouse.schemas import ENVELOPES, REPORTED_SCORES, TRACES
+from tasc_pipeline.warehouse.tables_assessment import ReportedScoreRow
 from tests.support.mortal_disk import MortalDisk, Stopped
 
 KEY = "w1.r01-0a1b2c3d"
@@ -128,7 +131,9 @@ def test_a_damaged_manifest_or_part_is_named_and_never_read(house, make_rows, da
 
 def ttft(home: Path) -> list[tuple[float]]:
     with connect(home) as session:
-        return session.execute("SELECT ttft_ms FROM traces WHERE role = 'champion' ORDER BY case_id").fetchall()
+        return session.execute(
+            "SELECT ttft_ms FROM traces WHERE role = 'champion' ORDER BY window_key, case_id"
+        ).fetchall()
 
 
 def test_an_end_between_any_two_steps_leaves_old_or_new_and_heals(house, make_rows, tmp_path: Path) -> None:
@@ -228,6 +233,94 @@ def test_rows_that_come_a_few_at_a_time_give_the_same_part(house, make_rows) -> 
     assert house.root.joinpath("traces", f"window_key={KEY}", part.file).read_bytes() == at_once
 
 
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of the tests have several row groups."""
+    monkeypatch.setattr("tasc_pipeline.warehouse.parquet.row_group_rows", lambda table: 25)
+
+
+def test_a_part_of_several_row_groups_is_the_same_however_its_rows_come(small_groups, make_rows, tmp_path) -> None:
+    whole = sorted_rows(TRACES, TRACES.from_rows(make_rows(cases=30)))
+    cuts = {"at-once": 60, "one-by-one": 1, "across-groups": 7, "a-group-each": 25, "more-than-a-group": 40}
+    parts = []
+    for name, size in cuts.items():
+        path = tmp_path / name
+        path.touch()
+        written = write_parquet(path, TRACES, (whole.slice(start, size) for start in range(0, 60, size)))
+        data = path.read_bytes()
+        assert (written.rows, written.bytes, written.sha256) == (60, len(data), hashlib.sha256(data).hexdigest())
+        parts.append(data)
+    assert len(set(parts)) == 1
+    metadata = pq.ParquetFile(path).metadata
+    assert [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)] == [25, 25, 10]
+    assert read_parquet(path, TRACES).equals(whole)
+
+
+def test_a_disk_that_fills_up_among_row_groups_leaves_the_old_state(small_groups, house, make_rows) -> None:
+    path = house.publish_traces(KEY, make_rows(cases=1))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
+    try:
+        with pytest.raises(WarehouseError, match=r"the disk refused .* what was published before still stands"):
+            house.publish_traces(KEY, make_rows(cases=100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {item.name for item in path.parent.iterdir()} == {path.name, "manifest.json"}
+    assert verify_parts(house.root) == 1
+
+
+def test_words_that_mostly_differ_are_stored_plainly_beyond_a_bound(make_rows, tmp_path) -> None:
+    rows = TRACES.from_rows(make_rows(cases=1)).take(pa.array([0] * 40_000))
+    cases = pa.array([f"case-{number:06d}" for number in range(40_000)])
+    rows = rows.set_column(rows.schema.get_field_index("case_id"), TRACES.schema.field("case_id"), cases)
+    path = tmp_path / "part"
+    path.touch()
+    write_parquet(path, TRACES, [rows])
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    held = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
+    dictionary = held["case_id"].data_page_offset - held["case_id"].dictionary_page_offset
+    assert 0 < dictionary < 1 << 18
+    assert "PLAIN" in held["case_id"].encodings
+    assert held["case_id"].total_compressed_size < 5 * 40_000
+    assert read_parquet(path, TRACES).equals(rows)
+
+
+def test_ranges_are_kept_of_what_orders_rows_and_of_numbers(house, make_rows) -> None:
+    group = pq.ParquetFile(house.publish_traces(KEY, make_rows(cases=3))).metadata.row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    ranges = {column.path_in_schema: column.statistics for column in columns if column.is_stats_set}
+    assert (ranges["window_key"].min, ranges["case_id"].max) == (KEY, "case-00002")
+    assert (ranges["ttft_ms"].min, ranges["ttft_ms"].max, ranges["ttft_ms"].null_count) == (50.0, 102.0, 0)
+    assert not ranges.keys() & {"trace_id", "model_id", "slices.list.element"}
+
+
+def test_a_part_of_an_earlier_version_is_read_as_it_is(make_rows, tmp_path) -> None:
+    rows = sorted_rows(TRACES, TRACES.from_rows(make_rows(cases=5)))
+    path = tmp_path / "part"
+    pq.write_table(rows, path, compression="zstd", compression_level=3, write_page_checksum=True)
+    assert read_parquet(path, TRACES).equals(rows)
+
+
+def test_a_null_key_comes_after_every_value() -> None:
+    def score(digest: str | None, score_id: str) -> ReportedScoreRow:
+        return ReportedScoreRow(
+            window_key=KEY,
+            source="evaluator-evidence",
+            evidence_digest=None if digest is None else "sha256:" + digest * 64,
+            profile_id="p",
+            case_id="c",
+            score_id=score_id,
+            score=1.0,
+        )
+
+    rows = [score("a", "y"), score("b", "x"), score(None, "w"), score(None, "z")]
+    ordered = REPORTED_SCORES.from_rows(rows)
+    assert sorted_rows(REPORTED_SCORES, ordered) is ordered
+    for places in ([0, 2, 1, 3], [1, 0, 2, 3], [0, 1, 3, 2], [3, 2, 1, 0]):
+        mixed = REPORTED_SCORES.from_rows([rows[place] for place in places])
+        assert sorted_rows(REPORTED_SCORES, mixed).equals(ordered)
+
+
 def test_another_publication_goes_through_while_the_rows_of_a_slow_one_are_made(house, make_rows) -> None:
     whole = sorted_rows(TRACES, TRACES.from_rows(make_rows(cases=30)))
     other = "w2.r01-0a1b2c3d"
@@ -265,9 +358,10 @@ def test_only_leftovers_of_writers_that_are_gone_are_removed(house, make_rows) -
     assert not live.exists()
 
 
-def test_rows_that_cannot_be_made_leave_nothing_behind(house, make_rows) -> None:
+@pytest.mark.parametrize("cases", [3, 100])
+def test_rows_that_cannot_be_made_leave_nothing_behind(small_groups, house, make_rows, cases: int) -> None:
     def broken() -> Iterator[pa.Table]:
-        yield sorted_rows(TRACES, TRACES.from_rows(make_rows()))
+        yield sorted_rows(TRACES, TRACES.from_rows(make_rows(cases=cases)))
         raise InputError("a record breaks a rule", where="journal", way_out="restore it")
 
     before = house.publish_traces(KEY, make_rows(cases=1))

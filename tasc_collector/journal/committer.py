@@ -22,7 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -121,7 +121,7 @@ class _Batch:
         self.events: list[threading.Event] = []
         self.last_sequence = 0
         self.announced = False
-        self.had_turn: SimpleQueue[None] = SimpleQueue()
+        self.had_turn = threading.Event()
 
     def add_waiter(self, waiter: Waiter) -> Commit | None:
         if waiter is None:
@@ -143,12 +143,16 @@ class _Batch:
 
     def _settle(self, commit: Commit, failure: str | None) -> None:
         commit.settle(failure)
-        self.had_turn.put(None)
+        self.had_turn.set()
 
     def await_turn(self, seconds: float) -> None:
-        """Wait until the tasks of one loop that were woken have had their turn, at most so long."""
-        with contextlib.suppress(Empty):
-            self.had_turn.get(timeout=seconds)
+        """Wait until the tasks of one loop that were woken have had their turn, at most so long.
+
+        The bound is needed: a task that closes the journal waits in its turn for the thread that waits here. That of
+        ``SimpleQueue.get`` is none, because CPython up to 3.13 waits for ever where a short timeout ends before its lock
+        is tried.
+        """
+        self.had_turn.wait(seconds)
 
 
 class Committer:

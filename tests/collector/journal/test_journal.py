@@ -26,6 +26,7 @@ from tasc_collector.journal import (
     scan,
     verify,
 )
+from tasc_collector.journal.committer import _Batch
 from tests.support.crash_world import BINDING, KEY
 from tests.support.memory_disk import MemoryDisk, MemoryFileSystem
 from tests.support.processes import next_line
@@ -228,6 +229,36 @@ def test_a_task_that_ends_the_loop_leaves_no_other_of_its_commit_asleep(tmp_path
             loop.run_until_complete(first)
         assert loop.run_until_complete(asyncio.wait({second}, timeout=30)) == ({second}, set())
         assert second.result() == 3
+
+
+def test_a_task_that_closes_the_journal_in_its_turn_is_not_waited_for() -> None:
+    """The committing thread waits for a turn that cannot end before the thread itself does: only its bound ends that.
+
+    With ``SimpleQueue.get`` one such wait in some 5,000 had no end.
+    """
+
+    async def run(folder: Path) -> None:
+        journal = Journal.open(folder, BINDING, KEY, fs=MemoryFileSystem(MemoryDisk()))
+
+        async def append_and_close(name: str) -> None:
+            await journal.append(RecordKind.LEASE, name, {})
+            journal.close()
+
+        await asyncio.gather(append_and_close("t1"), append_and_close("t2"))
+
+    asyncio.run(run(Path("/j")))
+    waits = 0
+
+    def wait_often() -> None:
+        nonlocal waits
+        while waits < 30_000:
+            _Batch().await_turn(1e-9)
+            waits += 1
+
+    waiting = threading.Thread(target=wait_often, daemon=True)
+    waiting.start()
+    waiting.join(60)
+    assert waits == 30_000
 
 
 def test_segments_end_with_a_record_and_the_chain_crosses_them(tmp_path: Path) -> None:
